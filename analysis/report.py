@@ -1,0 +1,130 @@
+"""A sweep's report in each format, and its figures: what `keel-lab report` and the tracker's summary print."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.readings import SweepReadings, open_root, read
+from analysis.tables import caption, grid, max_lr
+from analysis.tables.layout import Table, to_markdown, to_text
+from keel_lab.errors import UsageError
+from keel_lab.spec.label import label_text
+
+if TYPE_CHECKING:
+    from keel_lab.store.root import Root
+
+SCHEMA = 1
+FORMATS = ("text", "md", "csv", "json")
+
+
+def build(names: Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
+    """The report of one or several sweeps; equal results give equal bytes in every format.
+
+    Ramp sweeps give one table a ramp, grid sweeps one a schedule. `csv` has a row a cell; `json` adds every seed's
+    reading.
+
+    Args:
+        names: sweeps in storage.
+        storage: the storage root; None for KEEL_LAB_STORAGE, else `./keel-lab-store`.
+        format: `text` for terminals, `md`, `csv` or `json`.
+
+    Raises:
+        UsageError: if there is no such sweep or format, or one CSV was asked of both ramp and grid sweeps.
+    """
+    if format not in FORMATS:
+        raise UsageError(f"report format {format!r} is not known; formats are text, md, csv and json")
+    sweeps = read(names, open_root(storage))
+    if format == "csv":
+        return _csv(sweeps)
+    if format == "json":
+        return _json(sweeps)
+    tables: list[Table] = [max_lr.layout(table) for table in max_lr.tables(sweeps)]
+    tables += [grid.layout(table) for table in grid.tables(sweeps)]
+    write = to_text if format == "text" else to_markdown
+    ahead = [line for line in map(caption.progress, sweeps) if line is not None]
+    return "\n".join([*(f"{line}\n" for line in ahead), *map(write, tables)])
+
+
+def figures(names: Sequence[str], storage: Root | Path | str | None, into: Path) -> list[Path]:
+    """Draws the loss curves of each sweep as PNG and SVG into a folder, which is made if need be.
+
+    Returns:
+        The files written; none for a sweep of which nothing has finished.
+
+    Raises:
+        UsageError: if there is no such sweep.
+    """
+    root = open_root(storage)
+    return [path for sweep in read(names, root) for path in _drawn(sweep, root, into)]
+
+
+def store_figures(names: Sequence[str], storage: Root | Path | str | None = None) -> list[Path]:
+    """Draws the figures into storage, `sweeps/NAME/figures/`, where new ones replace old ones.
+
+    Returns:
+        The files on this machine: the stored ones, or on an object store the copies that were uploaded.
+
+    Raises:
+        UsageError: if there is no such sweep.
+    """
+    from keel_lab.store.sweeps import Sweeps
+
+    root, found = open_root(storage), []
+    for sweep in read(names, root):
+        drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
+        name = sweep.stored.name
+        for draft in _drawn(sweep, root, drafts):
+            stored = root.local(Sweeps(root).put_file(name, f"figures/{draft.name}", draft.read_bytes()))
+            found.append(draft if stored is None else stored)
+        if not set(drafts.iterdir()) & set(found):
+            shutil.rmtree(drafts)
+    return found
+
+
+def _drawn(sweep: SweepReadings, root: Root, into: Path) -> list[Path]:
+    from analysis.figures.curves import loss_curves
+    from keel_lab.store.trials import Trials
+
+    return loss_curves(sweep, Trials(root).curve, into)
+
+
+def _csv(sweeps: Sequence[SweepReadings]) -> str:
+    ramps = [row for table in max_lr.tables(sweeps) for row in max_lr.records(table)]
+    grids = [row for table in grid.tables(sweeps) for row in grid.records(table)]
+    if ramps and grids:
+        raise UsageError("a CSV holds one kind of table: ask for the ramp sweeps and the grid sweeps in two reports")
+    rows = ramps or grids
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _flat(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ";".join(f"{key}={label_text(item)}" for key, item in value.items())
+    return ";".join(value) if isinstance(value, list) else value
+
+
+def _json(sweeps: Sequence[SweepReadings]) -> str:
+    tables: list[dict[str, Any]] = []
+    for ramped in max_lr.tables(sweeps):
+        cells = zip(max_lr.records(ramped), ramped.cells, strict=True)
+        rows = [{**record, "readings": max_lr.seed_records(cell)} for record, cell in cells]
+        tables.append(
+            {"protocol": "ramp", "ramp": ramped.ramp.model_dump(mode="json", exclude={"kind"}), "cells": rows}
+        )
+    for gridded in grid.tables(sweeps):
+        schedule = gridded.schedule.model_dump(mode="json", exclude={"kind", "lr"})
+        tables.append({"protocol": "grid", "schedule": schedule, "cells": grid.records(gridded)})
+    thresholds = {sweep.stored.name: sweep.stored.thresholds.model_dump(mode="json") for sweep in sweeps}
+    content = {"schema": SCHEMA, "sweeps": list(thresholds), "thresholds": thresholds, "tables": tables}
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"

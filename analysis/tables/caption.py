@@ -1,0 +1,85 @@
+"""What must stand below a table for its numbers to mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.ramp import describe
+from analysis.readings import Reading, SweepReadings
+from analysis.statistics import Estimate, coverage
+from keel_lab.detect.thresholds import Thresholds
+from keel_lab.settings import RampSchedule
+
+
+def progress(sweep: SweepReadings) -> str | None:
+    """What is still out, with the remedy; None for a complete sweep."""
+    name, total = sweep.stored.name, len(sweep.readings)
+    if sweep.finished == total:
+        return None
+    failed = sum(one.state == "failed" for one in sweep.readings)
+    done = f"{sweep.finished} of {total} trials" if sweep.finished else f"none of {total} trials"
+    also = f", {failed} failed" if failed else ""
+    return f"{name}: {done} finished{also}; `keel-lab resume {name}` runs the rest."
+
+
+def measure(readings: Sequence[Reading]) -> list[str]:
+    """What Max LR is here, and who judged."""
+    detectors = sorted({one.verdict.detector for one in readings if one.verdict is not None})
+    return [
+        "Max LR: the LR at the last step before the onset of divergence; strict, that is any of the modes non_finite, "
+        "collapse, irrecoverable and stagnation counts. A run that did not diverge by the peak is censored.",
+        *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
+    ]
+
+
+def ramp(schedule: RampSchedule) -> str:
+    """Shape and slope, and why they matter."""
+    return f"Ramp: {describe(schedule)}. Max LR depends on shape and slope: compare readings at equal slope only."
+
+
+def intervals(estimates: Sequence[Estimate]) -> list[str]:
+    """What `n`, the median and the range over seeds are worth."""
+    sizes = sorted({one.n for one in estimates if one.n})
+    several = [n for n in sizes if n > 1]
+    if not several:
+        return ["n = 1: one seed a cell, hence no interval."] if sizes else []
+    covers = ", ".join(f"{coverage(n):.0%} (n = {n})" for n in several)
+    single = " A single seed gives no interval." if 1 in sizes else ""
+    return [
+        "Max LR over n seeds is the median on log LR (Kaplan-Meier where censored); range is the smallest to the "
+        f"largest and covers the true median {covers} of the time.{single}"
+    ]
+
+
+def ratios(reference: str, *, ours: bool, paper: bool) -> list[str]:
+    """What the ratio columns compare."""
+    notes = []
+    if ours:
+        notes.append(f"ratio: Max LR over that of {reference} in the same sweep, at the same depth and settings.")
+    if paper:
+        notes.append(
+            f"paper's ratio: the same ratio to {reference} in Table 1 of arXiv 2601.19895v1, whose depths 64 and 512 "
+            "are sub-layers (32 and 256 blocks); its models are wider and its ramp is linear: context, not a target."
+        )
+    return notes
+
+
+def setting(sweeps: Sequence[SweepReadings], readings: Sequence[Reading]) -> list[str]:
+    """Depth's unit, the models' common shape, and thresholds that are not the defaults."""
+    notes = ["Depth: a block is attention and feed-forward, two sub-layers." + _models(readings)]
+    for sweep in sweeps:
+        defaults = Thresholds().model_dump()
+        changed = {key: value for key, value in sweep.stored.thresholds.model_dump().items() if value != defaults[key]}
+        if changed:
+            words = ", ".join(f"{key}={value}" for key, value in changed.items())
+            notes.append(f"{sweep.stored.name} was judged with {words}; other thresholds are the defaults.")
+    return notes
+
+
+def _models(readings: Sequence[Reading]) -> str:
+    trials = [one.planned.trial for one in readings]
+    shapes = {(one.model.width, one.train.batch_size, one.model.context, one.train.precision) for one in trials}
+    if len(shapes) != 1:
+        return ""
+    width, batch, context, precision = next(iter(shapes))
+    return f" Width {width}, {batch} sequences of {context} tokens a step, {precision}."

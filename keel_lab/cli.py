@@ -1,0 +1,154 @@
+"""The command line: the composition root, the only module that reaches `trainers` and `analysis`, and lazily.
+
+Data goes to stdout; logs, progress and errors to stderr. Exit codes: 0 complete (diverged trials count as complete), 1
+some trials failed, 2 usage or sweep file, 3 incomplete but resumable, 130/143 signals.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keel_lab import __version__
+from keel_lab.errors import KeelLabError
+
+if TYPE_CHECKING:
+    from keel_lab.plan.opening import OpenedSweep
+    from keel_lab.schedule.launch import Reporting
+    from keel_lab.store.root import Root
+
+STORAGE = click.option("--storage", metavar="URI", help="Storage root; else KEEL_LAB_STORAGE, else ./keel-lab-store.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORMATS = click.Choice(["text", "md", "csv", "json"])
+FORMAT = click.option("--format", "form", type=FORMATS, default="text", show_default=True, help="Of the report.")
+
+
+def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `run` and `resume` share."""
+    for option in (
+        click.option("--tracking", metavar="URI|off", help="MLflow; else MLFLOW_TRACKING_URI, else SQLite."),
+        click.option("--ray-address", metavar="ADDRESS", help="A running Ray; else RAY_ADDRESS, else our own."),
+        click.option(
+            "--executor",
+            type=click.Choice(["ray", "local"]),
+            default="ray",
+            show_default=True,
+            help="local: in this process.",
+        ),
+        FORMAT,
+        STORAGE,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, package_name="keel-lab", prog_name="keel-lab")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Measure how large a learning rate a Transformer architecture tolerates at a depth."""
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@_run_options
+@click.pass_context
+def run(context: click.Context, file: Path, overrides: tuple[str, ...], **options: Any) -> None:
+    """Run the sweep in FILE and print its report; what is already in storage is not run again."""
+    from keel_lab.plan.opening import open_sweep
+    from trainers.catalogue import CATALOGUE
+
+    root = _root(options["storage"])
+    context.exit(_launch(open_sweep(file, overrides, CATALOGUE), root, options))
+
+
+@cli.command()
+@click.argument("name")
+@_run_options
+@click.pass_context
+def resume(context: click.Context, name: str, **options: Any) -> None:
+    """Go on with the stored sweep NAME: finished trials are not run again, stopped ones go on from their checkpoint."""
+    from keel_lab.plan.opening import reopen_sweep
+    from trainers.catalogue import CATALOGUE
+
+    root = _root(options["storage"])
+    context.exit(_launch(reopen_sweep(name, root, CATALOGUE), root, options))
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@STORAGE
+@AS_JSON
+def plan(file: Path, overrides: tuple[str, ...], storage: str | None, as_json: bool) -> None:
+    """Show what FILE would run: trials per cell, duplicates, what is already done, parameters, tokens, time."""
+    from keel_lab.plan.describe import describe_plan
+    from keel_lab.plan.opening import open_sweep
+    from trainers.catalogue import CATALOGUE
+
+    click.echo(describe_plan(open_sweep(file, overrides, CATALOGUE), _root(storage), as_json=as_json))
+
+
+@cli.command()
+@click.argument("name")
+@STORAGE
+@AS_JSON
+def status(name: str, storage: str | None, as_json: bool) -> None:
+    """Show how far the stored sweep NAME is, cell by cell."""
+    from keel_lab.schedule.status import describe_status
+
+    click.echo(describe_status(name, _root(storage), as_json=as_json))
+
+
+@cli.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@FORMAT
+@STORAGE
+def report(names: Sequence[str], form: str, storage: str | None) -> None:
+    """Print the table of the stored sweeps NAME..., and draw their figures into the storage."""
+    reporting = _reporting(names, _root(storage), form)
+    click.echo(reporting.table(), nl=False)
+    for figure in reporting.figures():
+        click.echo(f"figure: {figure}", err=True)
+
+
+def _root(storage: str | None) -> Root:
+    from keel_lab.store.root import resolve_root
+
+    return resolve_root(storage)
+
+
+def _launch(opened: OpenedSweep, root: Root, options: dict[str, Any]) -> int:
+    from keel_lab.schedule.launch import LaunchOptions, launch
+    from trainers.catalogue import CATALOGUE
+
+    chosen = LaunchOptions(options["executor"], options["ray_address"], options["tracking"])
+    reporting = _reporting([opened.spec.name], root, options["form"])
+    return launch(opened, root, CATALOGUE, reporting, chosen)
+
+
+def _reporting(names: Sequence[str], root: Root, form: str) -> Reporting:
+    import analysis.report as report_of
+    from keel_lab.schedule.launch import Reporting
+
+    return Reporting(
+        table=lambda: report_of.build(names, root, form),
+        markdown=lambda: report_of.build(names, root, "md"),
+        figures=lambda: report_of.store_figures(names, root),
+    )
+
+
+def main() -> None:
+    """Entry point of `keel-lab`: an error that a user can mend is one message and an exit code, not a traceback."""
+    try:
+        cli()
+    except KeelLabError as error:
+        if "--debug" in sys.argv:
+            raise
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,151 @@
+"""From a checked sweep to its distinct trials: axes multiplied, rules resolved, what makes no difference collapsed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
+from keel_lab.spec.label import label_text
+from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
+from keel_lab.settings import GridSchedule, ModelSettings, RampSchedule, TrainSettings
+from keel_lab.spec import quantity, rule
+from keel_lab.trial import DataRef, OptionValue, Trial
+
+if TYPE_CHECKING:
+    from keel_lab.spec.sweep import Axis, SweepSpec
+
+SEEDS = ("seed", "init_seed", "data_seed")
+
+
+def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Plan:
+    """Every distinct trial of a sweep, the first seed of every cell first, cells in the file's order.
+
+    An axis that an architecture ignores, and rules that give equal numbers, collapse before ids are made.
+
+    Raises:
+        KeyError: if the catalogue does not know an architecture that it knew when the sweep was checked.
+    """
+    expansion = _Expansion(spec, catalogue, facts)
+    distinct: dict[str, PlannedTrial] = {}
+    total = 0
+    for seeds in _combinations([axis for axis in spec.axes if axis.key in SEEDS]):
+        for values in _combinations([axis for axis in spec.axes if axis.key not in SEEDS]):
+            for own in expansion.own_options(values["architecture"]):
+                planned = expansion.trial(values, own, seeds)
+                distinct.setdefault(planned.trial.id, planned)
+                total += 1
+    return Plan(tuple(distinct.values()), total - len(distinct))
+
+
+def _combinations(axes: list[Axis]) -> Iterator[dict[str, Any]]:
+    keys = [axis.key for axis in axes]
+    yield from (dict(zip(keys, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes)))
+
+
+class _Expansion:
+    def __init__(self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> None:
+        self._spec = spec
+        self._catalogue = catalogue
+        self._data = DataRef(fingerprint=facts.fingerprint, tokenizer=facts.tokenizer, vocab=facts.vocab)
+        self._varying = {axis.key for axis in spec.axes if len(axis.values) > 1}
+        self._parameters: dict[str, int] = {}
+
+    def own_options(self, architecture: str) -> Iterator[dict[str, Any]]:
+        """Every combination of what `per_architecture` says of one architecture."""
+        own = self._spec.options.get(architecture, {})
+        yield from (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
+
+    def trial(self, values: Mapping[str, Any], own: Mapping[str, Any], seeds: Mapping[str, int]) -> PlannedTrial:
+        """The trial of one combination."""
+        architecture, blocks = values["architecture"], values["blocks"]
+        declaration = self._catalogue.declaration(architecture)
+        words = _words(declaration, values, own)
+        trial = Trial(
+            architecture=architecture,
+            options={name: _resolved(declaration.options[name], word, 2 * blocks) for name, word in words.items()},
+            blocks=blocks,
+            model=ModelSettings(**self._section("model", values)),
+            data=self._data,
+            train=TrainSettings(**self._section("train", values)),
+            schedule=self._schedule(values),
+            init_seed=seeds.get("init_seed", seeds.get("seed", 0)),
+            data_seed=seeds.get("data_seed", seeds.get("seed", 0)),
+            resources=self._spec.resources,
+        )
+        cell = Cell(architecture, blocks, self._axes(declaration, values, own))
+        return PlannedTrial(trial, cell, self._labels(words, values, trial, seeds), self._count(trial))
+
+    def _section(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Constants and this combination's values of a section, ready for its settings model."""
+        varied = {key.split(".")[1]: value for key, value in values.items() if key.startswith(f"{name}.")}
+        merged = {**self._spec.constants["schedule" if name == "ramp" else name], **varied}
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in merged.items()}
+
+    def _schedule(self, values: Mapping[str, Any]) -> RampSchedule | GridSchedule:
+        if self._spec.protocol == "ramp":
+            return RampSchedule(**self._section("ramp", values))
+        section = self._section("schedule", values)
+        share = section.pop("warmup", None)
+        if share is not None:
+            section["warmup_steps"] = quantity.warmup_steps(share, section["steps"])
+        return GridSchedule(**section)
+
+    def _axes(
+        self, declaration: Declaration, values: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> tuple[tuple[str, Label], ...]:
+        """What tells this cell from others of its architecture and depth."""
+        shared = [
+            (name, _label(value))
+            for key, value in values.items()
+            if key in self._varying and "." in key and _counts(declaration, own, key)
+            for name in [key.split(".")[1]]
+        ]
+        several = self._spec.options.get(declaration.name, {})
+        return (*shared, *((name, _label(value)) for name, value in own.items() if len(several[name]) > 1))
+
+    def _labels(
+        self, words: Mapping[str, Any], values: Mapping[str, Any], trial: Trial, seeds: Mapping[str, int]
+    ) -> dict[str, Label]:
+        axes = {
+            key.split(".")[1]: _label(value) for key, value in values.items() if "." in key and "options." not in key
+        }
+        rate = {"lr": trial.schedule.lr} if isinstance(trial.schedule, GridSchedule) else {}
+        apart = {"init_seed": trial.init_seed, "data_seed": trial.data_seed}
+        alike = "init_seed" not in seeds and "data_seed" not in seeds
+        return {**words, **axes, **rate, **({"seed": trial.init_seed} if alike else apart)}
+
+    def _count(self, trial: Trial) -> int:
+        key = f"{trial.architecture} {trial.blocks} {trial.model!r} {sorted(trial.options.items())!r}"
+        if key not in self._parameters:
+            self._parameters[key] = self._catalogue.parameters(
+                trial.architecture, trial.model, trial.blocks, trial.options, self._data.vocab
+            )
+        return self._parameters[key]
+
+
+def _words(declaration: Declaration, values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, OptionValue]:
+    """Every option of an architecture in the sweep's own words: its own, else the grid's, else the default."""
+    return {
+        name: own.get(name, values.get(f"options.{name}", option.default))
+        for name, option in declaration.options.items()
+    }
+
+
+def _counts(declaration: Declaration, own: Mapping[str, Any], key: str) -> bool:
+    """Whether an axis makes a difference to an architecture."""
+    section, name = key.split(".")
+    return section != "options" or (name in declaration.options and name not in own)
+
+
+def _resolved(option: Option, word: OptionValue, sublayers: int) -> OptionValue:
+    if option.kind == "rule":
+        return rule.resolve(word if isinstance(word, str) else float(word), sublayers)
+    return float(word) if option.kind == "number" else word
+
+
+def _label(value: Any) -> Label:
+    if isinstance(value, list | tuple):
+        return ",".join(label_text(part) for part in value)
+    return value if isinstance(value, str | int | float | bool) else str(value)

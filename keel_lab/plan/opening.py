@@ -1,0 +1,132 @@
+"""From a sweep file, or a stored sweep's name, to everything a run needs; only `store` writes anything."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keel_lab import spec as sweep_file
+from keel_lab.architecture import Catalogue, CorpusFacts
+from keel_lab.errors import UsageError
+from keel_lab.plan import expand
+from keel_lab.plan.planned import Plan
+from keel_lab.spec import SweepSpec
+from keel_lab.store.sweeps import StoredSweep, Sweeps
+
+if TYPE_CHECKING:
+    from keel_lab.store.root import Root
+
+
+@dataclass(frozen=True)
+class OpenedSweep:
+    """A sweep ready to be run.
+
+    Attributes:
+        notes: what the user should hear before it runs.
+    """
+
+    spec: SweepSpec
+    facts: CorpusFacts
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+    def stored(self) -> StoredSweep:
+        """The sweep as storage keeps it."""
+        return StoredSweep(
+            name=self.spec.name,
+            spec=self.spec.to_json(),
+            thresholds=self.spec.thresholds,
+            data=self.facts,
+            trials=self.plan.trials,
+            collapsed=self.plan.collapsed,
+            revision=1,
+            created_at=time.time(),
+        )
+
+    def store(self, root: Root, catalogue: Catalogue) -> StoredSweep:
+        """Writes the tokenised corpus (if it is not there yet) and the sweep. Call it under the sweep's lease.
+
+        Raises:
+            UsageError: if the stored sweep of that name was trained on other bytes of the same corpus.
+        """
+        refuse_other_bytes(self, root)
+        _store_corpus(self, root, catalogue)
+        return Sweeps(root).save(self.stored())
+
+
+def find_sweep(file: Path) -> Path:
+    """The file itself or, if there is none, the shipped sweep that is called so (`sweeps/NAME.yaml` or `NAME`)."""
+    if file.exists():
+        return file
+    shipped = find_spec("sweeps")
+    places = [Path(place) for place in (shipped.submodule_search_locations or ())] if shipped else []
+    if file.parent in (Path("sweeps"), Path()):
+        for place in places:
+            candidate = place / (file.name if file.suffix else f"{file.name}.yaml")
+            if candidate.is_file():
+                return candidate
+    return file
+
+
+def open_sweep(file: Path, overrides: Sequence[str], catalogue: Catalogue) -> OpenedSweep:
+    """Reads a sweep file and expands it.
+
+    Raises:
+        UsageError: with everything that is wrong with the file, the overrides or the corpus.
+    """
+    return _opened(sweep_file.load(find_sweep(file), overrides, catalogue), catalogue)
+
+
+def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
+    """The stored sweep of that name, its trials as they were stored.
+
+    Raises:
+        UsageError: if there is none, or its corpus no longer holds the bytes it was started on.
+    """
+    stored = Sweeps(root).load(name)
+    spec = SweepSpec.from_json(stored.spec)
+    facts = catalogue.corpus(spec.data, spec.folder)
+    opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed))
+    refuse_other_bytes(opened, root)
+    return replace(opened, facts=stored.data)
+
+
+def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
+    """Refuses to go on with a stored sweep over a corpus whose content has changed since."""
+    sweeps = Sweeps(root)
+    if opened.spec.name not in sweeps.names():
+        return
+    stored = sweeps.load(opened.spec.name)
+    if stored.data.source != opened.facts.source or stored.data.fingerprint == opened.facts.fingerprint:
+        return
+    raise UsageError(
+        f"sweep {opened.spec.name} was started on other bytes of {opened.facts.source}: "
+        f"{stored.data.tokens:,} tokens, fingerprint {stored.data.fingerprint[:12]}; now "
+        f"{opened.facts.tokens:,} tokens, fingerprint {opened.facts.fingerprint[:12]}.\n"
+        f"Restore the files, or measure the new ones under another name: keel-lab run FILE name={opened.spec.name}-2"
+    )
+
+
+def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
+    facts = catalogue.corpus(spec.data, spec.folder)
+    return OpenedSweep(spec, facts, expand(spec, catalogue, facts))
+
+
+def _store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:
+    folder = f"data/{opened.facts.fingerprint}"
+    local = root.local(folder)
+    if local is not None:
+        catalogue.prepare(opened.spec.data, opened.spec.folder, opened.facts, local)
+        return
+    if root.exists(f"{folder}/manifest.json"):  # written last: all is there
+        return
+    with tempfile.TemporaryDirectory(prefix="keel-lab-") as scratch:
+        catalogue.prepare(opened.spec.data, opened.spec.folder, opened.facts, Path(scratch))
+        files = sorted(Path(scratch).iterdir(), key=lambda path: path.name == "manifest.json")
+        for path in files:
+            root.write_file(f"{folder}/{path.name}", path)

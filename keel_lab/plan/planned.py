@@ -1,0 +1,88 @@
+"""A plan: the distinct trials of a sweep with the cells they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keel_lab.spec.label import label_text
+from keel_lab.trial import Trial
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table's row x column stands for; seeds are repeats in a cell.
+
+    Attributes:
+        architecture: as in the sweep file.
+        blocks: depth in blocks.
+        axes: the other varying axes in the sweep's own words, seeds excluded, e.g. (("alpha", "L^0.25"),). An axis that
+            the architecture ignores is absent.
+    """
+
+    architecture: str
+    blocks: int
+    axes: tuple[tuple[str, Label], ...] = ()
+
+    def __str__(self) -> str:
+        extra = "".join(f" {name}={label_text(value)}" for name, value in self.axes)
+        return f"{self.architecture} {self.blocks} blocks{extra}"
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; `from_json` inverts it."""
+        return {"architecture": self.architecture, "blocks": self.blocks, "axes": [list(axis) for axis in self.axes]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Cell:
+        """Inverse of `to_json`."""
+        return cls(data["architecture"], data["blocks"], tuple((name, value) for name, value in data["axes"]))
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A trial and its place in the sweep.
+
+    Attributes:
+        labels: options and axes in the sweep's own words (alpha: "L", seed: 0), for names, tags and tables.
+        parameters: exact trainable parameters of its model.
+    """
+
+    trial: Trial
+    cell: Cell
+    labels: Mapping[str, Label]
+    parameters: int
+
+    @property
+    def name(self) -> str:
+        """Readable and distinct within a sweep, digits kept: `keel-b16-alpha=L-s0`."""
+        seeds = (self.trial.init_seed, self.trial.data_seed)
+        seed = f"s{seeds[0]}" if seeds[0] == seeds[1] else f"i{seeds[0]}-d{seeds[1]}"
+        axes = "".join(f"-{name}={label_text(value)}" for name, value in self.cell.axes)
+        return f"{self.cell.architecture}-b{self.cell.blocks}{axes}-{seed}"
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; `from_json` inverts it."""
+        return {
+            "id": self.trial.id,
+            "trial": self.trial.model_dump(mode="json"),
+            "cell": self.cell.to_json(),
+            "labels": dict(self.labels),
+            "parameters": self.parameters,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PlannedTrial:
+        """Inverse of `to_json`."""
+        trial = Trial.model_validate(data["trial"], strict=False)
+        return cls(trial, Cell.from_json(data["cell"]), dict(data["labels"]), data["parameters"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The distinct trials of a sweep in the order they should run, and how many duplicates were collapsed into them."""
+
+    trials: tuple[PlannedTrial, ...]
+    collapsed: int

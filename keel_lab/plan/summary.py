@@ -1,0 +1,248 @@
+"""What a plan amounts to before it runs: trials a cell, what is already done, parameters, tokens, time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from keel_lab.architecture import CorpusFacts
+from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
+from keel_lab.spec.label import label_text
+from keel_lab.trial import Trial
+
+StepSeconds = Callable[[Trial], float | None]
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """One cell of a plan.
+
+    Attributes:
+        trials: its distinct trials; `done` of them are in storage already.
+        parameters: exact trainable parameters of its model.
+        steps, tokens: of one trial.
+        seconds: estimated for one trial; None if no step of that kind was ever measured.
+    """
+
+    cell: Cell
+    trials: int
+    done: int
+    parameters: int
+    steps: int
+    tokens: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A plan in numbers.
+
+    Attributes:
+        done: trials that are in storage already and will be reused.
+        steps, tokens: of the trials that are left.
+        seconds: estimated wall time of the trials left whose step cost is known, on `slots` at once; None if there are
+            trials left and no cost is known.
+        unknown: trials left whose step cost is not known.
+    """
+
+    name: str
+    protocol: str
+    facts: CorpusFacts
+    cells: tuple[CellSummary, ...]
+    trials: int
+    collapsed: int
+    done: int
+    steps: int
+    tokens: int
+    seconds: float | None
+    unknown: int
+    slots: int
+
+    def to_json(self) -> dict[str, Any]:
+        """What `keel-lab plan --json` prints; `seconds` is null where no cost was measured."""
+        return {
+            "name": self.name,
+            "protocol": self.protocol,
+            "corpus": {
+                "source": self.facts.source,
+                "tokenizer": self.facts.tokenizer,
+                "fingerprint": self.facts.fingerprint,
+                "tokens": self.facts.tokens,
+                "vocab": self.facts.vocab,
+            },
+            "trials": self.trials,
+            "collapsed": self.collapsed,
+            "done": self.done,
+            "left": {"trials": self.trials - self.done, "steps": self.steps, "tokens": self.tokens},
+            "estimate": {"seconds": self.seconds, "trials_of_unknown_cost": self.unknown, "slots": self.slots},
+            "cells": [_cell_json(cell) for cell in self.cells],
+        }
+
+    def text(self) -> str:
+        """What `keel-lab plan` prints: plain text, aligned, without a trailing newline."""
+        left = self.trials - self.done
+        duplicates = f"{_count(self.collapsed, 'duplicate')} collapsed" if self.collapsed else "no duplicates"
+        reused = f"{self.done:,} (reused from storage, not run again)" if self.done else "none"
+        facts = [
+            ("sweep", f"{self.name} (protocol {self.protocol})"),
+            ("trials", f"{self.trials:,} in {_count(len(self.cells), 'cell')}; {duplicates}"),
+            ("already done", reused),
+            ("left to run", f"{_count(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
+            ("corpus", f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"),
+            ("estimated time", self._time(left)),
+        ]
+        width = max(len(name) for name, _ in facts)
+        return "\n".join([_table(self.cells), "", *(f"{name:<{width}}  {value}" for name, value in facts)])
+
+    def _time(self, left: int) -> str:
+        if not left:
+            return "nothing to run"
+        at_once = f"{_count(self.slots, 'trial')} at once"
+        if self.seconds is None:
+            return "unknown (no step of these models was measured yet)"
+        if self.unknown:
+            known = left - self.unknown
+            return f"at least {_duration(self.seconds)}, {at_once}: known for {known} of {left} trials, unknown for {self.unknown}"
+        return f"{_duration(self.seconds)}, {at_once}"
+
+
+def summarise(
+    plan: Plan,
+    facts: CorpusFacts,
+    done: Collection[str],
+    step_seconds: StepSeconds,
+    slots: int,
+    *,
+    name: str,
+    protocol: str,
+) -> Summary:
+    """Counts a plan.
+
+    Args:
+        plan: the distinct trials.
+        facts: the corpus they train on.
+        done: ids of trials that are in storage.
+        step_seconds: seconds a step of a trial takes, as last measured, or None.
+        slots: how many trials run at once.
+        name: of the sweep.
+        protocol: of the sweep.
+    """
+    left = [planned for planned in plan.trials if planned.trial.id not in done]
+    costs = [_seconds(planned.trial, step_seconds) for planned in left]
+    known = [cost for cost in costs if cost is not None]
+    return Summary(
+        name=name,
+        protocol=protocol,
+        facts=facts,
+        cells=tuple(_cells(plan, done, step_seconds)),
+        trials=len(plan.trials),
+        collapsed=plan.collapsed,
+        done=len(plan.trials) - len(left),
+        steps=sum(planned.trial.schedule.steps for planned in left),
+        tokens=sum(_tokens(planned.trial) for planned in left),
+        seconds=_makespan(known, slots) if known or not left else None,
+        unknown=len(costs) - len(known),
+        slots=slots,
+    )
+
+
+def _cells(plan: Plan, done: Collection[str], step_seconds: StepSeconds) -> Iterable[CellSummary]:
+    by_cell: dict[Cell, list[PlannedTrial]] = {}
+    for planned in plan.trials:
+        by_cell.setdefault(planned.cell, []).append(planned)
+    for cell, members in by_cell.items():
+        trial = members[0].trial
+        yield CellSummary(
+            cell=cell,
+            trials=len(members),
+            done=sum(planned.trial.id in done for planned in members),
+            parameters=members[0].parameters,
+            steps=trial.schedule.steps,
+            tokens=_tokens(trial),
+            seconds=_seconds(trial, step_seconds),
+        )
+
+
+def _tokens(trial: Trial) -> int:
+    return trial.tokens_per_step * trial.schedule.steps
+
+
+def _seconds(trial: Trial, step_seconds: StepSeconds) -> float | None:
+    cost = step_seconds(trial)
+    return None if cost is None else cost * trial.schedule.steps
+
+
+def _makespan(costs: Iterable[float], slots: int) -> float:
+    """When the last of these ends, each started in order as soon as one of `slots` is free."""
+    free = [0.0] * max(1, slots)
+    for cost in costs:
+        heapq.heapreplace(free, free[0] + cost)
+    return max(free)
+
+
+def _cell_json(summary: CellSummary) -> dict[str, Any]:
+    return {
+        "architecture": summary.cell.architecture,
+        "blocks": summary.cell.blocks,
+        "sublayers": 2 * summary.cell.blocks,
+        "axes": dict(summary.cell.axes),
+        "trials": summary.trials,
+        "done": summary.done,
+        "parameters": summary.parameters,
+        "steps": summary.steps,
+        "tokens": summary.tokens,
+        "seconds": summary.seconds,
+    }
+
+
+def _table(cells: Iterable[CellSummary]) -> str:
+    """One line a cell; text to the left, numbers to the right, axes as columns of their own."""
+    rows = list(cells)
+    axes = list(dict.fromkeys(name for row in rows for name, _ in row.cell.axes))
+    heads = ["architecture", "blocks", *axes, "trials", "done", "parameters", "steps", "tokens", "a trial takes"]
+    lines = [heads] + [_line(row, axes) for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    left = {0, *range(2, 2 + len(axes))}
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if column in left else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
+    values: dict[str, Label] = dict(row.cell.axes)
+    return [
+        row.cell.architecture,
+        str(row.cell.blocks),
+        *(label_text(values[name]) if name in values else "-" for name in axes),
+        str(row.trials),
+        str(row.done),
+        f"{row.parameters:,}",
+        f"{row.steps:,}",
+        f"{row.tokens:,}",
+        "unknown" if row.seconds is None else _duration(row.seconds),
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`: an estimate, so two units at most."""
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

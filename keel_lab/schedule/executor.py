@@ -1,0 +1,86 @@
+"""The seam between the runner and whatever runs trials: Ray, this process, later anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from keel_lab.detect.thresholds import Thresholds
+from keel_lab.result import Failure, TrialResult
+from keel_lab.trial import Trial
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt at a trial.
+
+    Attributes:
+        storage: URI or path of the storage root.
+        thresholds: what the run is watched under.
+        attempt: 1 for the first.
+    """
+
+    trial: Trial
+    thresholds: Thresholds
+    storage: str
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An attempt that ended: exactly one of `result` and `failure` is set."""
+
+    task: Task
+    result: TrialResult | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A small batch of live news from one running trial.
+
+    Attributes:
+        state: the detector's word now: `healthy`, `suspect`, `diverged`, ...
+        points: some of the steps since the last batch: (step, Unix milliseconds, metric -> finite value).
+    """
+
+    trial_id: str
+    step: int
+    loss: float
+    state: str
+    points: Sequence[tuple[int, int, Mapping[str, float]]] = field(default_factory=tuple)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """Runs tasks side by side. One contract suite (tests/contracts) holds for every implementation."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks with the resources it was opened for run at once."""
+
+    def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
+        """Lets each trial's trainer check it where trials run; returns one sentence per problem found."""
+
+    def submit(self, task: Task) -> None:
+        """Queues a task. Never blocks on its completion.
+
+        Raises:
+            UsageError: if no place can ever have the resources the trial asks for.
+        """
+
+    def next_done(self, timeout: float) -> Finished | None:
+        """The next ended attempt in order of completion, or None after `timeout` seconds."""
+
+    def progress(self) -> Sequence[Progress]:
+        """Live news since the last call."""
+
+    def request_stop(self) -> None:
+        """Asks running tasks to checkpoint and stop (outcome `stopped`); queued ones come back as stopped too.
+
+        Only sets a flag, so that a signal handler may call it; the next `next_done` or `progress` passes it on.
+        """
+
+    def close(self, *, now: bool = False) -> None:
+        """Frees everything; with `now`, running tasks are killed."""

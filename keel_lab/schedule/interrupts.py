@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM: the first asks for a graceful stop, the second stops now (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupts:
+    """A context manager; enter it after Ray was started, which installs a SIGTERM handler of its own.
+
+    Attributes:
+        received: the first signal's number, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._before: dict[int, Any] = {}
+
+    @property
+    def exit_code(self) -> int | None:
+        """128 + the first signal (130 or 143), or None."""
+        return None if self.received is None else 128 + self.received
+
+    def on_stop(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` at the first signal, in the handler: it may only set flags."""
+        self._listeners.append(listener)
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            raise KeyboardInterrupt
+        self.received = number
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,138 @@
+"""A command's way from an opened sweep to its exit code: lease, executor, storage, tracking, run, report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from keel_lab.architecture import Catalogue
+from keel_lab.plan.opening import OpenedSweep
+from keel_lab.schedule.executor import Executor
+from keel_lab.schedule.interrupts import Interrupts
+from keel_lab.schedule.progress import open_display
+from keel_lab.schedule.proposer import ListProposer
+from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.summary import RunSummary
+from keel_lab.settings import Resources
+from keel_lab.store import lease
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
+from keel_lab.track.mlflow_tracker import MlflowTracker
+from keel_lab.track.tracker import NullTracker, Tracker
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How to run, as on the command line; None for what was not given.
+
+    Attributes:
+        executor: `ray` or `local`.
+        ray_address: a running Ray cluster.
+        tracking: MLflow's URI, or `off`.
+    """
+
+    executor: str = "ray"
+    ray_address: str | None = None
+    tracking: str | None = None
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """What `analysis` brings in.
+
+    Attributes:
+        table: the report that is printed when the sweep ends.
+        markdown: the same for the tracker's summary.
+        figures: draws the sweep's figures and returns their files.
+    """
+
+    table: Callable[[], str]
+    markdown: Callable[[], str]
+    figures: Callable[[], Sequence[Path]]
+
+
+def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Reporting, options: LaunchOptions) -> int:
+    """Runs what is left of a sweep, prints its report to standard output, and returns the exit code.
+
+    Raises:
+        KeelLabError: if it cannot be run as asked; nothing was run then.
+    """
+    uri = tracking_uri(options.tracking, root.uri)
+    if uri is None and options.tracking != OFF:
+        say(NO_URI_NOTE)
+    for note in opened.notes:
+        say(note)
+    with ExitStack() as stack:
+        held = stack.enter_context(lease.hold(root, opened.spec.name))
+        executor = stack.enter_context(closing(_executor(options, opened.spec.resources)))
+        sweep = opened.store(root, catalogue)
+        interrupts = stack.enter_context(Interrupts())
+        tracker = _tracker(sweep, root, uri)
+        display = open_display(sys.stderr)
+        try:
+            proposer = ListProposer(sweep.trials)
+            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts, held)
+        finally:
+            display.close()
+        _finish(summary, sweep, tracker, reporting)
+    return summary.exit_code
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal: to standard error, since standard output holds data."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _executor(options: LaunchOptions, resources: Resources) -> Executor:
+    if options.executor == "local":
+        from keel_lab.schedule.local_executor import LocalExecutor
+
+        return LocalExecutor()
+    from keel_lab.schedule.ray_executor import RayExecutor
+
+    return RayExecutor(resources, options.ray_address)
+
+
+class _Cursor:
+    """Where delivery to the tracking server stands, kept with the sweep."""
+
+    def __init__(self, root: Root, name: str) -> None:
+        self._sweeps, self._name = Sweeps(root), name
+
+    def load(self) -> dict[str, object]:
+        return self._sweeps.delivered(self._name)
+
+    def save(self, data: dict[str, object]) -> None:
+        self._sweeps.set_delivered(self._name, data)
+
+
+def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
+    if uri is None:
+        return NullTracker()
+    return MlflowTracker(sweep, root.uri, uri, _Cursor(root, sweep.name))
+
+
+def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting) -> None:
+    """Prints the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
+    if summary.completed or summary.diverged:
+        print(reporting.table(), end="", flush=True)  # noqa: T201
+        figures = reporting.figures()
+        for figure in figures:
+            say(f"figure: {figure}")
+        facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
+        tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+    undelivered = tracker.close()
+    for sentence in (*summary.warnings, *undelivered):
+        say(sentence)
+    where = tracker.where()
+    if where:
+        say(where)
+    for name, failure in summary.failures.items():
+        say(f"failed: {name}: {failure.kind}: {failure.message}")
+    if summary.left or summary.failures:
+        why = f" ({summary.reason})" if summary.reason else ""
+        say(f"{summary.left + summary.failed} trials left{why}; go on with: keel-lab resume {sweep.name}")

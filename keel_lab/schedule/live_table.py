@@ -1,0 +1,148 @@
+"""Progress for a terminal: a table of cells that is redrawn in place, with the events scrolling above it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+from keel_lab.plan.planned import Cell, PlannedTrial
+from keel_lab.result import Failure, TrialResult
+from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.progress import Pace, describe, duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+REDRAW_EVERY = 0.25  # seconds
+_FRAME = 6  # lines of the terminal that are not rows
+
+
+@dataclass
+class _Row:
+    """A cell: how many of its trials are where, and the news of one that runs."""
+
+    trials: int = 0
+    done: int = 0
+    failed: int = 0
+    running: dict[str, Progress] = field(default_factory=dict)
+    verdict: str = ""
+
+    def state(self) -> str:
+        """In words."""
+        parts = [f"{self.done}/{self.trials} done" if self.trials > 1 else ("done" if self.done else "")]
+        parts += [f"{self.failed} failed" if self.trials > 1 else "failed"] if self.failed else []
+        parts += [next(iter(self.running.values())).state] if self.running else []
+        return ", ".join(part for part in parts if part) or "waiting"
+
+
+class LiveTable:
+    """A `Display` on a terminal."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream)
+        self._live = Live(console=self._console, auto_refresh=False, transient=False, redirect_stdout=False)
+        self._trials: dict[str, PlannedTrial] = {}
+        self._rows: dict[Cell, _Row] = {}
+        self._speed: dict[str, tuple[int, float]] = {}
+        self._pace = Pace((), {})
+        self._ended: set[str] = set()
+        self._drawn = 0.0
+
+    def begin(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
+        """See `Display.begin`."""
+        self._trials = {planned.trial.id: planned for planned in trials}
+        self._pace = Pace(trials, reused)
+        self._ended = set(reused)
+        for planned in trials:
+            row = self._rows.setdefault(planned.cell, _Row())
+            row.trials += 1
+            if planned.trial.id in reused:
+                row.done += 1
+                row.verdict = describe(reused[planned.trial.id].verdict, planned.trial)
+        self._live.start()
+        self._draw()
+
+    def live(self, news: Sequence[Progress]) -> None:
+        """See `Display.live`."""
+        self._pace.news(news)
+        for item in news:
+            planned = self._trials.get(item.trial_id)
+            if planned is not None and item.trial_id not in self._ended:
+                self._rows[planned.cell].running[item.trial_id] = item
+                if item.step:
+                    self._speed.setdefault(item.trial_id, (item.step, time.monotonic()))
+        if time.monotonic() - self._drawn >= REDRAW_EVERY:
+            self._draw()
+
+    def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
+        """See `Display.finished`."""
+        row = self._end(planned)
+        row.done += 1
+        row.verdict = describe(result.verdict, planned.trial)
+        self._draw()
+
+    def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
+        """See `Display.retried`."""
+        self._rows[planned.cell].running.pop(planned.trial.id, None)
+        self._speed.pop(planned.trial.id, None)
+        self.note(f"{planned.name}: {failure.kind}: {failure.message}; attempt {attempt} follows")
+
+    def failed(self, planned: PlannedTrial, failure: Failure) -> None:
+        """See `Display.failed`."""
+        self._end(planned).failed += 1
+        self.note(f"{planned.name}: failed, {failure.kind}: {failure.message}")
+
+    def note(self, text: str) -> None:
+        """See `Display.note`."""
+        self._console.print(text, markup=False, highlight=False)
+        self._draw()
+
+    def close(self) -> None:
+        """See `Display.close`."""
+        if self._live.is_started:
+            self._draw(whole=True)
+        self._live.stop()
+
+    def _end(self, planned: PlannedTrial) -> _Row:
+        row = self._rows[planned.cell]
+        row.running.pop(planned.trial.id, None)
+        self._speed.pop(planned.trial.id, None)
+        self._ended.add(planned.trial.id)
+        self._pace.ended(planned.trial.id)
+        return row
+
+    def _draw(self, *, whole: bool = False) -> None:
+        self._drawn = time.monotonic()
+        self._live.update(self._table(whole), refresh=True)
+
+    def _table(self, whole: bool) -> Table:
+        from rich.table import Table
+
+        eta = "" if whole else f", ETA {duration(self._pace.eta())}"
+        table = Table(title=f"{len(self._ended)}/{len(self._trials)} trials{eta}", title_justify="left")
+        for name in ("cell", "state", "step", "loss", "verdict", "ETA"):
+            table.add_column(name, justify="right" if name in ("step", "loss", "ETA") else "left", overflow="fold")
+        rows = sorted(self._rows.items(), key=lambda item: not item[1].running)  # stable: running first
+        room = len(rows) if whole else max(1, self._console.height - _FRAME)
+        for cell, row in rows[:room]:
+            table.add_row(str(cell), row.state(), *self._numbers(row))
+        if len(rows) > room:
+            table.caption = f"and {len(rows) - room} more cells"
+        return table
+
+    def _numbers(self, row: _Row) -> tuple[str, str, str, str]:
+        if not row.running:
+            return "", "", row.verdict, ""
+        item = next(iter(row.running.values()))
+        steps = self._trials[item.trial_id].trial.schedule.steps
+        first, since = self._speed.get(item.trial_id, (0, 0.0))
+        gone = item.step - first
+        left = steps - item.step
+        eta = duration(left * (time.monotonic() - since) / gone) if gone > 0 and left >= 0 else ""
+        loss = f"{item.loss:.3f}" if item.step else ""
+        return f"{item.step}/{steps}", loss, row.verdict, eta

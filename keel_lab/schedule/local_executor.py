@@ -1,0 +1,58 @@
+"""Trials in this very process, one at a time: for debugging, where a breakpoint in a trainer should just work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from keel_lab.result import TrialResult
+from keel_lab.schedule import worker
+from keel_lab.schedule.executor import Finished, Progress, Task
+from keel_lab.schedule.mailbox import LocalMailbox
+from keel_lab.trial import Trial
+
+
+class LocalExecutor:
+    """Runs a task inside `next_done`, whose timeout therefore means nothing (`Executor`).
+
+    Resources are not enforced: the process has what it has. A trial that crashes natively takes the driver with it.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Task] = deque()
+        self._mailbox = LocalMailbox()
+
+    @property
+    def slots(self) -> int:
+        """One."""
+        return 1
+
+    def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
+        """See `Executor.preflight`."""
+        return [problem for trial in trials if (problem := worker.preflight(trial)) is not None]
+
+    def submit(self, task: Task) -> None:
+        """See `Executor.submit`."""
+        self._queue.append(task)
+
+    def next_done(self, timeout: float) -> Finished | None:
+        """Runs the next queued task to its end; None at once if there is none."""
+        if not self._queue:
+            return None
+        task = self._queue.popleft()
+        outcome = worker.attempt(task, self._mailbox)
+        if isinstance(outcome, TrialResult):
+            return Finished(task, result=outcome)
+        return Finished(task, failure=outcome)
+
+    def progress(self) -> Sequence[Progress]:
+        """See `Executor.progress`."""
+        return self._mailbox.drain()
+
+    def request_stop(self) -> None:
+        """See `Executor.request_stop`."""
+        self._mailbox.stop_requested = True
+
+    def close(self, *, now: bool = False) -> None:
+        """Drops what is queued."""
+        self._queue.clear()

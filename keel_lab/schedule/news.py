@@ -1,0 +1,60 @@
+"""What a running trial tells the driver: about once a second, and in all at most some hundred points a metric."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+
+from keel_lab.curve import Step
+from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.mailbox import Mailbox
+from keel_lab.track.points import stride
+from keel_lab.trial import Trial
+
+BATCH_EVERY = 1.0  # seconds
+
+Point = tuple[int, int, dict[str, float]]
+
+
+class News:
+    """Thins a run's steps by their number, so that a resumed run repeats the same points, and posts them in batches."""
+
+    def __init__(self, trial: Trial, mailbox: Mailbox, now: float) -> None:
+        self.unigram_entropy: float | None = None
+        self._trial_id = trial.id
+        self._mailbox = mailbox
+        self._stride = stride(trial)
+        self._points: list[Point] = []
+        self._last: Step | None = None
+        self._due = now
+        self._info = {"host": socket.gethostname(), "pid": os.getpid()}
+
+    def step(self, step: Step, state: str, now: float) -> None:
+        """Takes a step; sends what there is when a batch is due."""
+        self._last = step
+        if step.step % self._stride == 0:
+            self._points.append((step.step, time.time_ns() // 1_000_000, self._metrics(step)))
+        if now >= self._due:
+            self._send(state)
+            self._due = now + BATCH_EVERY
+
+    def close(self, state: str) -> None:
+        """Sends what is left."""
+        if self._last is not None:
+            self._send(state)
+
+    def _send(self, state: str) -> None:
+        assert self._last is not None
+        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), self._info)
+        if self._mailbox.post(news):
+            self._points = []
+
+    def _metrics(self, step: Step) -> dict[str, float]:
+        values = {"loss": step.loss, "lr": step.lr, "grad_norm": step.grad_norm}
+        if self.unigram_entropy is not None:
+            values["paired_loss"] = step.loss - (step.unigram_loss - self.unigram_entropy)
+        if step.lr > 0:
+            values["log10_lr"] = math.log10(step.lr)
+        return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -1,0 +1,114 @@
+"""What the terminal shows while a sweep runs: on standard error, so that standard output holds data only."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Protocol
+
+from keel_lab.detect.verdict import Status, Verdict
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import Failure, TrialResult
+from keel_lab.schedule.executor import Progress
+from keel_lab.settings import RampSchedule
+from keel_lab.trial import Trial
+
+
+class Display(Protocol):
+    """What the runner tells of a running sweep; an implementation may lose nothing but pixels."""
+
+    def begin(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
+        """The sweep's trials, and the results that were there before, by id."""
+
+    def live(self, news: Sequence[Progress]) -> None:
+        """Called several times a second, with the news of running trials, which may be none."""
+
+    def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
+        """A trial has its result."""
+
+    def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
+        """An attempt failed; `attempt` is the next one's number."""
+
+    def failed(self, planned: PlannedTrial, failure: Failure) -> None:
+        """A trial failed for good."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know, as one sentence."""
+
+    def close(self) -> None:
+        """Leaves the terminal as it was, below what was shown."""
+
+
+def open_display(stream: IO[str], *, table: bool | None = None) -> Display:
+    """A live table if `stream` is a terminal (or `table` says so), plain lines otherwise."""
+    from keel_lab.schedule.live_table import LiveTable
+    from keel_lab.schedule.plain_lines import PlainLines
+
+    return LiveTable(stream) if (stream.isatty() if table is None else table) else PlainLines(stream)
+
+
+def describe(verdict: Verdict, trial: Trial) -> str:
+    """A verdict in a few words, with the Max LR if the trial was a ramp."""
+    words = str(verdict.status)
+    if verdict.mode is not None:
+        words = f"{words} ({verdict.mode})"
+    if verdict.onset_step is not None:
+        words += f" at step {verdict.onset_step}"
+    if isinstance(trial.schedule, RampSchedule) and verdict.status is not Status.UNDECIDED:
+        words += f", {max_lr(verdict)}"
+    return words
+
+
+def max_lr(verdict: Verdict) -> str:
+    """`Max LR 0.0123`, `Max LR > 0.1 (censored)` or that nothing was learned."""
+    if verdict.last_good_lr is None or verdict.learned is False:
+        return "no Max LR: not learned at this slope"
+    return (
+        f"Max LR > {verdict.last_good_lr:.4g} (censored)" if verdict.censored else f"Max LR {verdict.last_good_lr:.4g}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`; `?` if unknown."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Pace:
+    """How far a sweep is, in steps, and when it will be done at the rate of this run."""
+
+    def __init__(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
+        self._left = {planned.trial.id: planned.trial.schedule.steps for planned in trials}
+        self._at: dict[str, int] = {}
+        self._done = 0
+        self._began: float | None = None
+        for trial_id in reused:
+            self._left.pop(trial_id, None)
+
+    def news(self, news: Sequence[Progress]) -> None:
+        """Counts steps; a resumed trial's first news only say where it stands."""
+        for item in news:
+            if self._began is None:
+                self._began = time.monotonic()
+            if item.step > 0 and item.trial_id in self._left:
+                self._done += max(0, item.step - self._at.get(item.trial_id, item.step))
+                self._at[item.trial_id] = item.step
+
+    def ended(self, trial_id: str) -> None:
+        """A trial needs no more steps."""
+        self._left.pop(trial_id, None)
+        self._at.pop(trial_id, None)
+
+    def eta(self) -> float:
+        """Seconds until all is done; NaN if unknown."""
+        left = sum(max(0, steps - self._at.get(trial_id, 0)) for trial_id, steps in self._left.items())
+        if not left:
+            return 0.0
+        if self._began is None or not self._done:
+            return math.nan
+        return left * (time.monotonic() - self._began) / self._done

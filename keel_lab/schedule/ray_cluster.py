@@ -1,0 +1,152 @@
+"""Starts a local Ray that only this machine can reach, or joins a running one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from keel_lab.errors import UsageError
+from keel_lab.settings import Resources
+
+OBJECT_STORE = 100 * 1024**2  # bytes; results are small, curves go through storage
+_SOCKET_ROOM = 40  # a socket path holds 107 bytes, of which Ray's session takes 66
+
+logger = logging.getLogger(__name__)
+
+
+class RayCluster:
+    """A connection to Ray, with its standard-output chatter sent to our log while it lives."""
+
+    def __init__(self, address: str | None) -> None:
+        """Joins the Ray at `address`, else the one of RAY_ADDRESS, else starts one on loopback for this process.
+
+        A Ray that the process has already initialised is used as it is and left running.
+
+        Raises:
+            UsageError: if there is no Ray at the address.
+        """
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
+        self.local = address == "local"
+        self._temp: Path | None = None
+        if self.local and "ray" not in sys.modules:
+            os.environ.update(_private_settings())
+        import ray
+
+        self._ray: Any = ray
+        self._owned = not ray.is_initialized()
+        if not self._owned:
+            self.local = False
+        elif self.local:
+            self._start()
+        else:
+            self._join(address)
+        self._stdout = contextlib.redirect_stdout(_ToLog())
+        self._stdout.__enter__()
+
+    def nodes(self) -> list[Mapping[str, float]]:
+        """The total resources of each node that is alive."""
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def close(self) -> None:
+        """Disconnects; a local Ray ends with all of its processes and files."""
+        self._stdout.__exit__(None, None, None)
+        if self._owned:
+            self._ray.shutdown()
+        if self._temp is not None:
+            shutil.rmtree(self._temp, ignore_errors=True)
+
+    def _start(self) -> None:
+        base = tempfile.gettempdir()
+        self._temp = Path(tempfile.mkdtemp(prefix="kl-", dir=base if len(base) < _SOCKET_ROOM - 12 else "/tmp"))
+        with _import_path_for_workers():
+            self._ray.init(
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                object_store_memory=OBJECT_STORE,
+                _temp_dir=str(self._temp),
+                _node_ip_address="127.0.0.1",
+            )
+
+    def _join(self, address: str) -> None:
+        try:
+            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UsageError(
+                f"no Ray can be joined at {address}: {reason}; start it, correct --ray-address or RAY_ADDRESS, or "
+                "leave both out for a local Ray"
+            ) from error
+
+
+def fits(node: Mapping[str, float], resources: Resources) -> int:
+    """How many trials with these resources a node holds at once."""
+    wanted = demand(resources)
+    return min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0)
+
+
+def demand(resources: Resources) -> dict[str, float]:
+    """The resources by Ray's names."""
+    return {"CPU": float(resources.cpus), "GPU": resources.gpus, "memory": float(resources.memory)}
+
+
+def refusal(nodes: list[Mapping[str, float]], resources: Resources) -> UsageError:
+    """The error for a trial that no node can hold."""
+    asked = f"{resources.cpus} CPUs, {resources.gpus:g} GPUs and {resources.memory / 2**30:.3g} GiB"
+    held = "; ".join(
+        f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs, {node.get('memory', 0) / 2**30:.3g} GiB"
+        for node in sorted(nodes, key=lambda node: -node.get("CPU", 0))[:3]
+    )
+    return UsageError(
+        f"resources: a trial asks for {asked}, which no node of this Ray has ({held or 'no node'}); "
+        "lower `resources` in the sweep file or join a larger cluster with --ray-address"
+    )
+
+
+def _private_settings() -> dict[str, str]:
+    """What must be in the environment before Ray is imported: loopback only (STACK), no telemetry, a secret."""
+    settings = {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+    }
+    if "RAY_AUTH_MODE" not in os.environ:
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    return settings
+
+
+@contextlib.contextmanager
+def _import_path_for_workers() -> Iterator[None]:
+    """Local workers import what the driver can import; Ray itself hands on no more than the script's folder."""
+    before = os.environ.get("PYTHONPATH")
+    places = [str(Path(place or ".").resolve()) for place in sys.path if not place.endswith(".zip")]
+    library = Path(os.__file__).parent
+    own = [place for place in places if library not in (Path(place), *Path(place).parents) and Path(place).is_dir()]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(own))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+class _ToLog(io.TextIOBase):
+    """Stands in for standard output, where a thread of Ray's prints "(raylet) ..." whatever its log settings are."""
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            if line.strip():
+                logger.info("%s", line)
+        return len(text)

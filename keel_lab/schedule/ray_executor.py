@@ -1,0 +1,158 @@
+"""Trials as plain Ray tasks: queueing, resources and elasticity are Ray's, retries are ours (`max_retries=0`)."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from keel_lab.result import Failure, FailureKind, TrialResult
+from keel_lab.schedule.executor import Finished, Progress, Task
+from keel_lab.schedule.ray_cluster import RayCluster, demand, fits, refusal
+from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
+from keel_lab.settings import Resources
+from keel_lab.trial import Trial
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class RayExecutor:
+    """Runs tasks on a local Ray of this process or on a cluster (`Executor`)."""
+
+    def __init__(self, resources: Resources, address: str | None = None) -> None:
+        """Starts or joins Ray.
+
+        Args:
+            resources: what one trial of the sweep occupies.
+            address: a running Ray; else RAY_ADDRESS, else a local Ray that ends with `close`.
+
+        Raises:
+            UsageError: if there is no Ray at the address, or no node of it can ever hold such a trial. A cluster
+                without any CPU yet is taken for one that grows on demand.
+        """
+        self._resources = resources
+        self._stop = False
+        self._closed = False
+        self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
+        self._refs: dict[Future[Any], Any] = {}  # Ray forgets a task whose reference is gone
+        self._hosts: dict[str, str] = {}
+        self._cluster = RayCluster(address)
+        try:
+            self._check(resources)
+            self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
+            self._mailbox = DriverMailbox()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def slots(self) -> int:
+        """See `Executor.slots`; follows a cluster that grows or shrinks."""
+        return max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+
+    def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
+        """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
+        import ray
+
+        problems = []
+        for trial, ref in [(trial, self._with(self._preflight, trial).remote(trial)) for trial in trials]:
+            try:
+                problem = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+            if problem is not None:
+                problems.append(problem)
+        return problems
+
+    def submit(self, task: Task) -> None:
+        """See `Executor.submit`."""
+        if task.trial.resources != self._resources:
+            self._check(task.trial.resources)
+        ref = self._with(self._run, task.trial).remote(task, self._mailbox.for_trial())
+        future = ref.future()
+        self._refs[future] = ref
+        future.add_done_callback(lambda done: self._done.put((task, done)))
+
+    def next_done(self, timeout: float) -> Finished | None:
+        """See `Executor.next_done`."""
+        self._mailbox.exchange(self._stop)
+        try:
+            task, future = self._done.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        del self._refs[future]
+        error = future.exception()
+        outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
+        if isinstance(outcome, TrialResult):
+            return Finished(task, result=outcome)
+        return Finished(task, failure=outcome)
+
+    def progress(self) -> Sequence[Progress]:
+        """See `Executor.progress`."""
+        self._mailbox.exchange(self._stop)
+        news = self._mailbox.take()
+        self._hosts |= {item.trial_id: str(item.info.get("host", "")) for item in news}
+        return news
+
+    def request_stop(self) -> None:
+        """See `Executor.request_stop`."""
+        self._stop = True
+
+    def close(self, *, now: bool = False) -> None:
+        """See `Executor.close`. Tasks that still run are killed either way; what they had stored stays."""
+        if not self._closed:
+            self._closed = True
+            self._cluster.close()
+
+    def _check(self, resources: Resources) -> None:
+        nodes = self._cluster.nodes()
+        may_grow = not self._cluster.local and not any(node.get("CPU") for node in nodes)
+        if not may_grow and not any(fits(node, resources) for node in nodes):
+            raise refusal(nodes, resources)
+
+    def _with(self, function: Any, trial: Trial) -> Any:
+        wanted = demand(trial.resources)
+        return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"])
+
+
+def _remote(function: Any) -> Any:
+    import ray
+
+    return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
+
+
+def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
+    _limit_threads(task.trial.resources.cpus)
+    from keel_lab.schedule.worker import attempt
+
+    return attempt(task, mailbox)
+
+
+def _check_trial(trial: Trial) -> str | None:
+    _limit_threads(trial.resources.cpus)
+    from keel_lab.schedule.worker import preflight
+
+    return preflight(trial)
+
+
+def _limit_threads(cpus: int) -> None:
+    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
+    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
+
+
+def _failure(error: BaseException, host: str) -> Failure:
+    """What a task's death means: Ray names the kinds, and its long texts are cut to their first sentence."""
+    from ray import exceptions
+
+    if isinstance(error, exceptions.RayTaskError):  # our own code on the worker, such as a package that lacks there
+        error = error.cause
+    kind, message = FailureKind.CRASH, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    if isinstance(error, exceptions.WorkerCrashedError):
+        message = "the worker process died (killed, or crashed in native code)"
+    elif isinstance(error, exceptions.OutOfMemoryError):
+        kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
+    elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
+        kind, message = FailureKind.PREEMPTED, "the node was lost"
+    return Failure(kind, message, host)

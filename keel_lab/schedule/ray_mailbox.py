@@ -1,0 +1,112 @@
+"""The mailbox between trials and driver when they are Ray processes: one small actor beside the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from keel_lab.schedule.executor import Progress
+
+ANSWER_WITHIN = 10.0  # seconds that a trial waits, once, before it begins
+
+logger = logging.getLogger(__name__)
+
+
+class Box:
+    """The actor: holds news until the driver drains them, and the stop flag that rides on every reply."""
+
+    def __init__(self) -> None:
+        self._news: list[Progress] = []
+        self._stop = False
+
+    def post(self, news: Progress) -> bool:
+        """Takes news; says whether to stop."""
+        self._news.append(news)
+        return self._stop
+
+    def drain(self, stop: bool) -> list[Progress]:
+        """All news since the last call; sets the flag. It comes with every call, so a restarted actor knows it."""
+        self._stop = stop
+        news, self._news = self._news, []
+        return news
+
+
+class RayMailbox:
+    """A trial's end of it (`Mailbox`); pickled into the task."""
+
+    def __init__(self, box: Any) -> None:
+        self._box = box
+        self._unanswered = False
+        self._failed = False
+        self.stop_requested = False
+
+    def announce(self, news: Progress) -> bool:
+        """See `Mailbox.announce`."""
+        import ray
+
+        try:
+            return bool(ray.get(self._box.post.remote(news), timeout=ANSWER_WITHIN))
+        except ray.exceptions.RayError as error:
+            self._lost(error)
+            return False
+
+    def post(self, news: Progress) -> bool:
+        """See `Mailbox.post`."""
+        if self._unanswered:
+            return False
+        self._unanswered = True
+        self._box.post.remote(news).future().add_done_callback(self._answered)
+        return True
+
+    def _answered(self, answer: Future[bool]) -> None:
+        error = answer.exception()
+        if error is None:
+            self.stop_requested = answer.result()
+        else:
+            self._lost(error)
+        self._unanswered = False
+
+    def _lost(self, error: BaseException) -> None:
+        if not self._failed:
+            logger.warning("live news do not reach the driver; the trial goes on: %s", error)
+        self._failed = True
+
+
+class DriverMailbox:
+    """The driver's end: starts the actor, collects news and passes the stop flag on without waiting."""
+
+    def __init__(self) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        actor: Any = ray.remote(Box)
+        self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._pending: Any = None
+        self._news: list[Progress] = []
+        self._stop = False
+
+    def for_trial(self) -> RayMailbox:
+        """A fresh end for one trial."""
+        return RayMailbox(self._box)
+
+    def exchange(self, stop: bool) -> None:
+        """Takes in the reply to the last request, if it is there, and sends the next one."""
+        import ray
+
+        if self._pending is not None:
+            ready, _ = ray.wait([self._pending], timeout=0)
+            if not ready:
+                return
+            try:
+                self._news += ray.get(self._pending)
+            except ray.exceptions.RayError as error:
+                logger.warning("live news were lost: %s", error)
+        self._pending = self._box.drain.remote(stop)
+
+    def take(self) -> Sequence[Progress]:
+        """News that have arrived."""
+        news, self._news = self._news, []
+        return news

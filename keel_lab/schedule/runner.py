@@ -1,0 +1,272 @@
+"""Runs a sweep: keeps the executor busy, retries what failed, and never loses a result to a display or a mirror."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+
+from keel_lab.errors import IncompleteError, UsageError
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
+from keel_lab.schedule.executor import Executor, Finished, Task
+from keel_lab.schedule.interrupts import Interrupts
+from keel_lab.schedule.progress import Display
+from keel_lab.schedule.proposer import Proposer
+from keel_lab.schedule.retries import Retries
+from keel_lab.schedule.settled import settle
+from keel_lab.schedule.summary import RunSummary
+from keel_lab.settings import Budget
+from keel_lab.store import lease
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.trials import Trials
+from keel_lab.track.tracker import Tracker
+from keel_lab.trial import Trial
+
+POLL = 0.2  # seconds
+
+logger = logging.getLogger(__name__)
+
+
+def run_sweep(
+    sweep: StoredSweep,
+    root: Root,
+    executor: Executor,
+    tracker: Tracker,
+    proposer: Proposer,
+    display: Display,
+    budget: Budget,
+    interrupts: Interrupts,
+) -> RunSummary:
+    """Runs what is not settled yet of a stored sweep, and writes its judgements.
+
+    Holds the sweep's lease. The executor, tracker and display stay open, except that a second interrupt closes the
+    executor at once.
+
+    Raises:
+        UsageError: if another driver holds the sweep, or its trainers refuse trials (all problems in one error);
+            nothing was run then.
+        StorageError: if the storage fails the runner itself.
+    """
+    with lease.hold(root, sweep.name) as held:
+        return _Run(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
+
+
+class _Run:
+    """The state of one call of `run_sweep`."""
+
+    def __init__(
+        self,
+        sweep: StoredSweep,
+        root: Root,
+        executor: Executor,
+        tracker: Tracker,
+        proposer: Proposer,
+        display: Display,
+        budget: Budget,
+        interrupts: Interrupts,
+    ) -> None:
+        self._sweep, self._root, self._trials = sweep, root, Trials(root)
+        self._executor, self._tracker, self._proposer, self._display = executor, tracker, proposer, display
+        self._budget, self._interrupts = budget, interrupts
+        self._deadline = time.monotonic() + (budget.wall_time or float("inf"))
+        self._settled: dict[str, TrialResult] = {}
+        self._reused: frozenset[str] = frozenset()
+        self._flight: dict[str, PlannedTrial] = {}
+        self._again: deque[tuple[PlannedTrial, Trial]] = deque()
+        self._retries = Retries()
+        self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
+        self._started: set[str] = set()
+        self._reason = ""
+        self._warnings: dict[str, str] = {}
+
+    def run(self, held: lease.Lease) -> RunSummary:
+        self._interrupts.on_stop(self._executor.request_stop)
+        self._settled = self._stored_results()
+        self._reused = frozenset(self._settled)
+        try:
+            self._preflight()
+            self._guard("display", lambda: self._display.begin(self._sweep.trials, dict(self._settled)))
+            self._loop(held)
+        except KeyboardInterrupt:
+            if self._interrupts.received is None:
+                raise
+            self._executor.close(now=True)
+        verdicts = {trial_id: result.verdict for trial_id, result in self._settled.items()}
+        Sweeps(self._root).put_judgements(self._sweep.name, self._sweep.thresholds, verdicts)
+        return self._summary()
+
+    def _loop(self, held: lease.Lease) -> None:
+        while True:
+            self._look_for_stop()
+            self._fill()
+            self._news()
+            if not self._flight:
+                return
+            held.check()
+            done = self._executor.next_done(POLL)
+            if done is not None:
+                self._ended(done)
+
+    def _stored_results(self) -> dict[str, TrialResult]:
+        stored = self._trials.results([planned.trial.id for planned in self._sweep.trials])
+        found = {}
+        for planned in self._sweep.trials:
+            result = self._settle(planned.trial, stored.get(planned.trial.id))
+            if result is not None:
+                found[planned.trial.id] = result
+        return found
+
+    def _settle(self, trial: Trial, stored: TrialResult | None) -> TrialResult | None:
+        return settle(trial, stored, lambda: self._trials.curve(trial.id), self._sweep.thresholds)
+
+    def _preflight(self) -> None:
+        """Once per architecture and shape, and only for what is to run."""
+        shapes: dict[str, Trial] = {}
+        for planned in self._sweep.trials:
+            if planned.trial.id not in self._settled:
+                question = planned.trial.question()
+                key = repr(
+                    [question[part] for part in ("trainer", "architecture", "options", "blocks", "model", "train")]
+                )
+                shapes.setdefault(key, planned.trial)
+        problems = self._executor.preflight(list(shapes.values()))
+        if problems:
+            raise UsageError("\n".join(dict.fromkeys(problems)))
+
+    def _look_for_stop(self) -> None:
+        if self._reason:
+            return
+        if self._interrupts.received is not None:
+            self._stop(f"interrupted by {signal.Signals(self._interrupts.received).name}")
+        elif time.monotonic() >= self._deadline:
+            self._stop(f"the wall time of {self._budget.wall_time:g} s is over")
+
+    def _stop(self, reason: str) -> None:
+        self._reason = reason
+        self._executor.request_stop()
+        running = f"{len(self._flight)} trials in flight checkpoint and stop; Ctrl-C (again) stops now"
+        self._guard("display", lambda: self._display.note(f"{reason}: {running}"))
+
+    def _fill(self) -> None:
+        window = 2 * self._executor.slots  # a queue as long as what runs: Ray sees the demand, and no slot waits for us
+        if self._budget.max_concurrent is not None:
+            window = min(window, self._budget.max_concurrent)
+        while not self._reason and len(self._flight) < window:
+            if self._again:
+                planned, trial = self._again.popleft()
+            else:
+                proposed = self._propose()
+                if proposed is None:
+                    return
+                planned, trial = proposed, proposed.trial
+            self._submit(planned, trial)
+
+    def _propose(self) -> PlannedTrial | None:
+        """The next trial that has to run; those that are settled are passed on at once."""
+        while True:
+            used = len(self._settled) + len(self._flight) + len(self._given_up)
+            if self._budget.trials is not None and used >= self._budget.trials:
+                return None
+            planned = self._proposer.ask()
+            if planned is None:
+                return None
+            settled = self._settled.get(planned.trial.id)
+            if settled is None:
+                return planned
+            self._accept(planned, settled)
+
+    def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
+        self._trials.put_trial(planned.trial)
+        attempt = len(self._trials.attempts(trial.id)) + 1
+        try:
+            self._executor.submit(Task(trial, self._sweep.thresholds, self._root.uri, attempt))
+        except UsageError as error:
+            if trial.resources == planned.trial.resources:
+                raise
+            self._give_up(planned, Failure(FailureKind.OOM, f"out of memory, and with more declared: {error}"))
+        else:
+            self._flight[trial.id] = planned
+
+    def _news(self) -> None:
+        news = [item for item in self._executor.progress() if item.trial_id in self._flight]
+        for item in news:
+            self._begun(self._flight[item.trial_id])
+        if news:
+            self._guard("tracking", lambda: self._tracker.live(news))
+        self._guard("display", lambda: self._display.live(news))
+
+    def _begun(self, planned: PlannedTrial) -> None:
+        if planned.trial.id not in self._started:
+            self._started.add(planned.trial.id)
+            self._guard("tracking", lambda: self._tracker.started(planned))
+
+    def _ended(self, done: Finished) -> None:
+        planned = self._flight.pop(done.task.trial.id)
+        if done.result is None:
+            self._failed(planned, done)
+        elif done.result.outcome is not Outcome.STOPPED:
+            result = done.result
+            self._settled[planned.trial.id] = result
+            self._begun(planned)
+            self._accept(planned, result)
+            self._guard("display", lambda: self._display.finished(planned, result))
+
+    def _accept(self, planned: PlannedTrial, result: TrialResult) -> None:
+        self._proposer.tell(planned, result, result.verdict)
+        self._guard("tracking", lambda: self._record(planned, result))
+
+    def _record(self, planned: PlannedTrial, result: TrialResult) -> None:
+        self._tracker.record(planned, result, result.verdict, self._trials.curve(planned.trial.id))
+
+    def _failed(self, planned: PlannedTrial, done: Finished) -> None:
+        failure, trial = done.failure, done.task.trial
+        assert failure is not None
+        number = self._trials.add_attempt(trial.id, failure)
+        again = self._retries.after(trial, failure)
+        if self._reason:
+            return  # left for resume
+        if again is None:
+            self._give_up(planned, failure)
+        else:
+            self._again.append((planned, again))
+            self._guard("display", lambda: self._display.retried(planned, failure, number + 1))
+
+    def _give_up(self, planned: PlannedTrial, failure: Failure) -> None:
+        self._given_up[planned.trial.id] = (planned, failure)
+        self._guard("display", lambda: self._display.failed(planned, failure))
+
+    def _guard(self, what: str, call: Callable[[], None]) -> None:
+        """A mirror or a picture that fails must cost no result; it is logged, and the summary says so."""
+        try:
+            call()
+        except Exception as error:  # whatever a tracker or terminal raises
+            logger.warning("%s failed: %s", what, error, exc_info=what not in self._warnings)
+            self._warnings.setdefault(what, f"{what} failed: {type(error).__name__}: {error}")
+
+    def _summary(self) -> RunSummary:
+        total = {planned.trial.id for planned in self._sweep.trials} | self._settled.keys() | self._given_up.keys()
+        diverged = sum(result.outcome is Outcome.DIVERGED for result in self._settled.values())
+        left = len(total) - len(self._settled) - len(self._given_up)
+        reason = self._reason
+        if left and not reason:
+            reason = f"the budget of {self._budget.trials} trials is used up"
+        return RunSummary(
+            completed=len(self._settled) - diverged,
+            diverged=diverged,
+            failed=len(self._given_up),
+            left=left,
+            reused=len(self._reused),
+            exit_code=self._exit_code(left),
+            reason=reason if left else "",
+            failures={planned.name: failure for planned, failure in self._given_up.values()},
+            warnings=tuple(self._warnings.values()),
+        )
+
+    def _exit_code(self, left: int) -> int:
+        if left:
+            return self._interrupts.exit_code or IncompleteError.exit_code
+        return 1 if self._given_up else 0

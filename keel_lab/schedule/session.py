@@ -1,0 +1,213 @@
+"""The worker's side of a running trial: what the trainer reports becomes a curve, a verdict, news and checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import socket
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from keel_lab.curve import Curve, Step
+from keel_lab.detect.verdict import Status, Verdict
+from keel_lab.detect.watch import Watch
+from keel_lab.result import Outcome, TrialResult
+from keel_lab.schedule.executor import Task
+from keel_lab.schedule.mailbox import Mailbox
+from keel_lab.schedule.news import News
+from keel_lab.schedule.reporting import Resume
+from keel_lab.schedule.settled import outcome_of
+from keel_lab.store.root import Root, StorageError
+from keel_lab.store.trials import Trials
+
+CHECKPOINT_EVERY = 30.0  # seconds
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """The `Report` that a trainer is handed, for one attempt at one trial.
+
+    A checkpoint written after the last step of a finished run is stored only after its result (`commit`): a run that is
+    killed in between would otherwise resume behind its own end, with one update too many.
+    """
+
+    def __init__(self, task: Task, root: Root, mailbox: Mailbox, workdir: Path) -> None:
+        self._task = task
+        self._root = root
+        self._trials = Trials(root)
+        self._mailbox = mailbox
+        self._workdir = workdir
+        self._started_at = time.time()
+        self._clock = time.perf_counter()
+        self._checkpoint_at = self._clock + CHECKPOINT_EVERY
+        self._saved_step = 0
+        self._last_checkpoint: Path | None = None
+        self._watch: Watch | None = None
+        self._data: dict[str, float] = {}
+        self._execution: dict[str, Any] = {}
+        self._metrics: dict[str, float] = {}
+        self._nonfinite: list[str] = []
+        self._over = False
+        self._finished = False
+        self._resume, self._curve = self._stored_checkpoint()
+        self._news = News(task.trial, mailbox, self._clock)
+
+    @property
+    def resume(self) -> Resume | None:
+        """See `Report.resume`."""
+        return self._resume
+
+    @property
+    def over(self) -> bool:
+        """Whether `step` has returned False."""
+        return self._over
+
+    @property
+    def finished(self) -> bool:
+        """See `Report.finished`; True before the first step if the resumed curve is already a finished one."""
+        return self._finished
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """See `Report.checkpoint_due`."""
+        if self._over:
+            return self._saved_step != len(self._curve)
+        return time.perf_counter() >= self._checkpoint_at
+
+    def data_folder(self) -> Path:
+        """See `Report.data_folder`. A remote shard is fetched once per machine and user, under the temporary folder."""
+        data = self._task.trial.data
+        if data is None:
+            raise RuntimeError(f"trial {self._task.trial.id} names no data, but its trainer asks for some")
+        stored = f"data/{data.fingerprint}"
+        here = self._root.local(stored)
+        if here is not None:
+            return here
+        cache = Path(tempfile.gettempdir()) / f"keel-lab-data-{os.getuid()}" / data.fingerprint
+        for name in self._root.list(stored):
+            if not (cache / name).exists():  # whole if it is there, and never another content of that fingerprint
+                self._root.fetch(f"{stored}/{name}", cache)
+        return cache
+
+    def facts(self, *, unigram_entropy: float | None = None, chance: float | None = None, **execution: Any) -> None:
+        """See `Report.facts`."""
+        if self._watch is not None:
+            raise RuntimeError("facts() must come before the first step()")
+        known = {"unigram_entropy": unigram_entropy, "chance": chance}
+        self._data = {name: float(value) for name, value in known.items() if value is not None}
+        self._execution = execution
+        self._start_watch()
+
+    def step(self, step: Step, seconds: float = math.nan) -> bool:
+        """See `Report.step`."""
+        watch = self._watch or self._start_watch()
+        if self._over:
+            return False
+        if step.step != len(self._curve) + 1:
+            raise ValueError(f"the trainer reported step {step.step}, but step {len(self._curve) + 1} is next")
+        now = time.perf_counter()
+        self._curve.append(step, seconds if seconds == seconds else now - self._clock)
+        self._clock = now
+        go_on = watch.update(step)
+        self._news.step(step, watch.state, now)
+        if not go_on:
+            self._over = self._finished = True
+        elif self._mailbox.stop_requested:
+            self._over = True
+        return not self._over
+
+    def checkpoint(self, path: Path) -> None:
+        """See `Report.checkpoint`. Storage that is full or away is logged and tried again at the next one."""
+        if not path.is_file():
+            raise FileNotFoundError(f"the trainer's checkpoint {path} does not exist or is no file")
+        self._saved_step = len(self._curve)
+        self._checkpoint_at = time.perf_counter() + CHECKPOINT_EVERY
+        if self._finished:
+            folder = self._workdir / "last-checkpoint"
+            folder.mkdir(exist_ok=True)
+            self._last_checkpoint = Path(shutil.copy2(path, folder / path.name))
+        else:
+            self._put_checkpoint(path)
+
+    def metric(self, name: str, value: float) -> None:
+        """See `Report.metric`. A value that is not finite is left out and named in `execution.nonfinite_metrics`."""
+        if math.isfinite(value):
+            self._metrics[name] = float(value)
+        else:
+            self._nonfinite.append(name)
+
+    def result(self) -> TrialResult:
+        """What became of the run, after the trainer has returned.
+
+        Raises:
+            RuntimeError: if the trainer returned although `step` told it to go on.
+        """
+        if not self._over or self._watch is None:
+            raise RuntimeError(f"the trainer returned after step {len(self._curve)}, before the run was over")
+        self._news.close(self._watch.state)
+        verdict = self._watch.verdict()
+        return TrialResult(
+            trial_id=self._task.trial.id,
+            outcome=outcome_of(verdict) if self._finished else Outcome.STOPPED,
+            steps=len(self._curve),
+            verdict=verdict,
+            thresholds=self._task.thresholds.model_dump(mode="json"),
+            metrics=dict(self._metrics),
+            data=dict(self._data),
+            execution=self._execution_facts(),
+        )
+
+    def commit(self, result: TrialResult) -> None:
+        """Stores a finished run's curve and result, then its last checkpoint."""
+        self._trials.commit(result, self._curve)
+        if self._last_checkpoint is not None:
+            self._put_checkpoint(self._last_checkpoint)
+
+    def _stored_checkpoint(self) -> tuple[Resume | None, Curve]:
+        stored = self._trials.checkpoint(self._task.trial.id, self._workdir / "resumed")
+        if stored is None:
+            return None, Curve()
+        self._saved_step = stored.step
+        return Resume(stored.step, stored.file), stored.curve.prefix(stored.step)
+
+    def _start_watch(self) -> Watch:
+        """Starts the detector and replays what the resumed curve holds; H1 is known only now."""
+        self._watch = watch = Watch(self._task.trial.schedule, self._task.thresholds, self._data.get("unigram_entropy"))
+        self._news.unigram_entropy = self._data.get("unigram_entropy")
+        for step in list(self._curve):
+            if not watch.update(step):  # finished earlier under other thresholds than it was watched under before
+                self._curve = self._curve.prefix(step.step)
+                self._over = self._finished = True
+                break
+        self._clock = time.perf_counter()
+        return watch
+
+    def _put_checkpoint(self, path: Path) -> None:
+        try:
+            self._trials.put_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
+        except (OSError, StorageError) as error:
+            logger.warning("checkpoint at step %d could not be stored: %s", len(self._curve), error)
+
+    def _execution_facts(self) -> dict[str, Any]:
+        seconds = [value for value in self._curve.seconds if value == value]
+        facts = {
+            **self._execution,
+            "host": socket.gethostname(),
+            "attempt": self._task.attempt,
+            "started_at": self._started_at,
+            "finished_at": time.time(),
+            "seconds_per_step": statistics.median(seconds) if seconds else None,
+        }
+        return facts | ({"nonfinite_metrics": self._nonfinite} if self._nonfinite else {})
+
+
+def not_begun(task: Task) -> TrialResult:
+    """The result of a queued task that was asked to stop before it began."""
+    verdict = Verdict(Status.UNDECIDED, evidence={"rule": "stopped before it began"})
+    return TrialResult(task.trial.id, Outcome.STOPPED, 0, verdict, task.thresholds.model_dump(mode="json"))

@@ -1,0 +1,113 @@
+"""One attempt at a trial, in whatever process an executor runs it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keel_lab.errors import KeelLabError
+from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
+from keel_lab.schedule.executor import Progress, Task
+from keel_lab.schedule.mailbox import Mailbox
+from keel_lab.schedule.session import Session, not_begun
+from keel_lab.schedule.settled import settle
+from keel_lab.schedule.trial_log import trial_log
+from keel_lab.store.root import Root, StorageError
+from keel_lab.store.trials import Trials
+from keel_lab.trial import Trial
+
+STORE_AGAIN_AFTER = (1.0, 5.0, 25.0)  # seconds between tries to commit a finished trial
+
+logger = logging.getLogger(__name__)
+
+
+def attempt(task: Task, mailbox: Mailbox) -> TrialResult | Failure:
+    """Runs a task and turns whatever its trainer raises into a `Failure`; the traceback goes to the trial's log."""
+    try:
+        return execute(task, mailbox)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: any error of a trainer fails one trial only
+        return Failure(_kind(error), _sentence(error), socket.gethostname())
+
+
+def execute(task: Task, mailbox: Mailbox) -> TrialResult:
+    """Runs a task to its end: returns a stored result that settles it, or resumes or starts it and commits.
+
+    Returns:
+        The result; with outcome `stopped` if the run was asked to stop, and then only its checkpoint is stored.
+    """
+    root = Root.open(task.storage)
+    trials = Trials(root)
+    trial_id = task.trial.id
+    news = Progress(trial_id, 0, float("nan"), "starting", info={"host": socket.gethostname(), "pid": os.getpid()})
+    if mailbox.announce(news):
+        return not_begun(task)
+    settled = settle(task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds)
+    if settled is not None:
+        return settled
+    with trial_log(task, trials):
+        try:
+            return _train(task, root, mailbox)
+        except BaseException:
+            logger.exception("attempt %d failed", task.attempt)
+            raise
+
+
+def preflight(trial: Trial) -> str | None:
+    """Lets the trial's trainer check it; returns what is wrong, as a sentence, or None."""
+    try:
+        trainer(trial).preflight(trial)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is what is wrong with the trial
+        return str(error) if isinstance(error, KeelLabError | ValueError) else _sentence(error)
+    return None
+
+
+def trainer(trial: Trial) -> Any:
+    """The trainer's module, imported by its name."""
+    return importlib.import_module(trial.trainer)
+
+
+def _train(task: Task, root: Root, mailbox: Mailbox) -> TrialResult:
+    workdir = Path(tempfile.mkdtemp(prefix="keel-lab-trial-"))
+    try:
+        session = Session(task, root, mailbox, workdir)
+        where = "start" if session.resume is None else f"step {session.resume.step}"
+        logger.info(
+            "trial %s: %s, %d blocks, from %s", task.trial.id, task.trial.architecture, task.trial.blocks, where
+        )
+        trainer(task.trial).run(task.trial, workdir, session)
+        result = session.result()
+        if result.outcome is not Outcome.STOPPED:
+            _patiently(lambda: session.commit(result))
+        logger.info("%s after %d steps: %s", result.outcome, result.steps, result.verdict.status)
+        return result
+    finally:
+        shutil.rmtree(workdir, ignore_errors=True)
+
+
+def _patiently(store: Callable[[], None]) -> None:
+    """Tries again where storage is full or away: hours of training hang on this write."""
+    for pause in STORE_AGAIN_AFTER:
+        try:
+            return store()
+        except (OSError, StorageError) as error:
+            logger.warning("storing the result failed, next try in %g s: %s", pause, error)
+            time.sleep(pause)
+    return store()
+
+
+def _kind(error: BaseException) -> FailureKind:
+    oom = isinstance(error, MemoryError) or "out of memory" in str(error).lower()
+    return FailureKind.OOM if oom else FailureKind.CRASH
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300]

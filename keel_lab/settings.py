@@ -1,0 +1,94 @@
+"""The sections of a sweep file as typed, frozen values; a trial carries the ones that make up its question.
+
+Strict: a string is never taken for a number, nor a boolean for an integer. Integers are accepted for floats, so that
+`clip_norm: 1` and `clip_norm: 1.0` are one value and one trial id.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LARGEST = 2**53  # beyond it JSON readers disagree
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Seed = Annotated[int, Field(ge=0, le=LARGEST)]
+Blocks = Annotated[int, Field(ge=1, le=100_000)]
+AtLeastTwo = Annotated[int, Field(ge=2, le=LARGEST)]
+
+
+class Settings(BaseModel):
+    """Base of every section: immutable, unknown keys forbidden, no coercion between types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ModelSettings(Settings):
+    """The decoder's shape, apart from its depth and architecture (DESIGN section 5; paper, Table 8)."""
+
+    width: AtLeastTwo = 32
+    heads: Count = 4
+    kv_heads: Count = 2
+    ffn_width: Count = 96
+    ffn: Literal["swiglu"] = "swiglu"
+    context: AtLeastTwo = 32
+    init_std: Positive | Literal["match_width"] = 0.02
+    norm_eps: Positive = 1e-5
+    rope_theta: Positive = 10_000.0
+
+
+class TrainSettings(Settings):
+    """How the weights are updated. `batch_size` counts sequences an update, over all micro-batches."""
+
+    batch_size: Count = 8
+    accumulate: Count = 1
+    optimizer: Literal["adamw"] = "adamw"
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    eps: Positive = 1e-8
+    weight_decay: NonNegative = 0.01
+    clip_norm: Positive | Literal["off"] = 1.0
+    precision: Literal["fp32", "bf16"] = "fp32"
+    skip_nonfinite: bool = False
+
+
+class RampSchedule(Settings):
+    """The paper's test (section 5.1): the LR only rises, at step s = 1..steps; see `learning_rate.lr_at`."""
+
+    kind: Literal["ramp"] = "ramp"
+    shape: Literal["log", "linear"] = "log"
+    from_lr: NonNegative = 1e-4
+    peak_lr: Positive = 0.1
+    steps: AtLeastTwo = 600
+
+
+class GridSchedule(Settings):
+    """Linear warm-up to `lr` over `warmup_steps`, then cosine to `final_lr` or constant; `steps` in all."""
+
+    kind: Literal["grid"] = "grid"
+    shape: Literal["cosine", "constant"] = "cosine"
+    lr: Positive
+    steps: AtLeastTwo = 600
+    warmup_steps: Annotated[int, Field(ge=0, le=LARGEST)] = 60
+    final_lr: NonNegative = 1e-7
+    validation_sequences: Count = 256
+
+
+Schedule = Annotated[RampSchedule | GridSchedule, Field(discriminator="kind")]
+
+
+class Resources(Settings):
+    """What one trial occupies. Not part of a trial's id. `memory` is in bytes here, `2GiB` in the file."""
+
+    cpus: Count = 1
+    gpus: NonNegative = 0.0
+    memory: Count = 2 * 1024**3
+
+
+class Budget(Settings):
+    """Bounds on a whole sweep; None means no bound. `wall_time` in seconds here, `90m` in the file."""
+
+    max_concurrent: Count | None = None
+    wall_time: Positive | None = None
+    trials: Count | None = None

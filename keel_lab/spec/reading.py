@@ -1,0 +1,230 @@
+"""From a sweep file's tree to typed values: every section, every problem, in one walk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from keel_lab.architecture import Catalogue
+from keel_lab.errors import Problem
+from keel_lab.spec import axis, fields
+from keel_lab.spec.axis import Values
+from keel_lab.spec.grid import GridReader
+from keel_lab.spec.kind import nearest
+from keel_lab.spec.node import Node
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NAME_ALLOWED = (
+    "a name is letters, digits, - _ . (it becomes a folder), at most 100, starting with a letter, digit or _"
+)
+_FIXED = {
+    "data": "one corpus a sweep: it cannot vary",
+    "divergence": "it cannot vary: thresholds are no part of a trial",
+    "resources": "it cannot vary: resources are no part of a trial",
+    "budget": "it cannot vary: it bounds the whole sweep",
+}
+
+
+class Reading:
+    """What a sweep file says, typed, key by key.
+
+    Attributes:
+        problems: everything wrong so far.
+        protocol: `ramp` or `grid`; a guess if the file's own is wrong.
+        grid: axes and options.
+        values: the given keys of `model`, `train`, `ramp` or `schedule`, dotted; the grid's are not among them.
+        fixed: given keys of the sections that cannot vary, by section.
+        preset: the given ramp preset.
+    """
+
+    def __init__(self, root: Node, catalogue: Catalogue, problems: list[Problem]) -> None:
+        self.problems = problems
+        self.root = root
+        self.entries: Mapping[str, Node] = root.mapping or {}
+        self.name = ""
+        self.question: str | None = None
+        self.values: dict[str, Values] = {}
+        self.fixed: dict[str, dict[str, Any]] = {}
+        self.preset: str | None = None
+        self.protocol = self._protocol()
+        self.grid = GridReader(catalogue, self.protocol, problems)
+        self._head()
+        if grid := self._section("grid"):
+            self.grid.read(grid, grid.place)
+        if own := self._section("per_architecture"):
+            self.grid.read_own(own)
+        for name in ("model", "train", "ramp", "schedule"):
+            self._varying(name)
+        for name in _FIXED:
+            self._constant(name)
+        self._unknown_keys("", self.entries, fields.TOP)
+        self._merge()
+
+    def given(self, key: str) -> Values | None:
+        """The values of a dotted key, from the grid or from its section."""
+        return self.grid.axes.get(key) or self.values.get(key)
+
+    def all_values(self) -> list[Values]:
+        """Everything given that may vary."""
+        own = [values for options in self.grid.own.values() for values in options.values()]
+        return [*self.grid.axes.values(), *self.values.values(), *own]
+
+    def default(self, key: str) -> Any:
+        """The value of a dotted key that is not given; None if it must be."""
+        section, word = key.split(".")
+        preset = fields.PRESETS.get(self.preset or "", {}) if section == "ramp" else {}
+        return preset.get(word, fields.defaults(section).get(word))
+
+    def _refuse(self, node: Node, key: str, found: str, allowed: str, near: str | None = None) -> None:
+        self.problems.append(Problem(node.place, key, found, allowed, near))
+
+    def _head(self) -> None:
+        self._schema()
+        node = self._required("name", "required at the top: name: my_sweep")
+        if node is not None:
+            if isinstance(node.value, str) and _NAME.fullmatch(node.value):
+                self.name = node.value
+            elif isinstance(node.value, str):
+                near = re.sub(r"[^A-Za-z0-9_.-]+", "_", node.value).lstrip(".-")[:100]
+                self._refuse(node, "name", node.found() or '""', _NAME_ALLOWED, near if _NAME.fullmatch(near) else None)
+            else:
+                quoted = f"{_NAME_ALLOWED}; text that reads as a number or true/false needs quotes"
+                self._refuse(node, "name", node.found(), quoted)
+        node = self.entries.get("question")
+        if node is not None and node.value is not None:
+            if isinstance(node.value, str):
+                self.question = node.value
+            else:
+                self._refuse(node, "question", node.found(), "must be text: quote it")
+
+    def _schema(self) -> None:
+        node = self._required("schema", f"required at the top: schema: {fields.SCHEMA}")
+        if node is None or (type(node.value) is int and node.value == fields.SCHEMA):
+            return
+        allowed = f"must be {fields.SCHEMA}"
+        if type(node.value) is int and node.value > fields.SCHEMA:
+            allowed = f"this version of keel_lab reads schema {fields.SCHEMA}: upgrade keel_lab to read a newer file"
+        self._refuse(node, "schema", node.found(), allowed)
+
+    def _protocol(self) -> str:
+        names = ", ".join(fields.PROTOCOLS)
+        node = self._required("protocol", f"required at the top: protocol: one of {names}")
+        if node is not None:
+            if isinstance(node.value, str) and node.value in fields.PROTOCOLS:
+                return node.value
+            near = nearest(str(node.value), fields.PROTOCOLS)
+            self._refuse(node, "protocol", node.found(), f"must be one of {names}", near)
+        return "grid" if "schedule" in self.entries and "ramp" not in self.entries else "ramp"
+
+    def _required(self, key: str, allowed: str) -> Node | None:
+        node = self.entries.get(key)
+        if node is None or node.value is None:
+            self._refuse(node or self.root, key, "nothing", allowed)
+            return None
+        return node
+
+    def _section(self, name: str) -> Node | None:
+        """The mapping of a section; an absent or empty one is {}."""
+        node = self.entries.get(name)
+        if node is None or node.value is None:
+            return Node({}, "", (node or self.root).place)
+        if node.mapping is None:
+            self._refuse(node, name, node.found(), f"{name} holds keys: write {name}: {{key: value}}")
+            return None
+        return node
+
+    def _varying(self, name: str) -> None:
+        """`model`, `train`, and the section of the protocol: a list is an axis."""
+        given = self.entries.get(name)
+        wanted = fields.PROTOCOLS[self.protocol]
+        if name in fields.PROTOCOLS.values() and name != wanted:
+            if given is not None and given.value is not None and self._protocol_is_known():
+                allowed = f"protocol {self.protocol} takes `{wanted}` instead: remove {name} (on the command line: {name}=null)"
+                self._refuse(given, name, f"a section of protocol {'ramp' if name == 'ramp' else 'grid'}", allowed)
+            return
+        node = self._section(name)
+        entries = dict(node.mapping or {}) if node else {}
+        if name == "ramp":
+            self._preset(entries.pop("preset", None))
+        kinds = fields.section(name)
+        self._unknown_keys(name, entries, [*kinds, *(["preset"] if name == "ramp" else [])])
+        for key, child in entries.items():
+            if key in kinds:
+                self.values[f"{name}.{key}"] = axis.read(f"{name}.{key}", child, kinds[key], self.problems)
+
+    def _protocol_is_known(self) -> bool:
+        node = self.entries.get("protocol")
+        return node is not None and node.value == self.protocol
+
+    def _preset(self, node: Node | None) -> None:
+        if node is None or node.value is None:
+            return
+        if isinstance(node.value, str) and node.value in fields.PRESETS:
+            self.preset = node.value
+        else:
+            near = nearest(str(node.value), fields.PRESETS)
+            self._refuse(node, "ramp.preset", node.found(), f"must be one of {', '.join(fields.PRESETS)}", near)
+
+    def _constant(self, name: str) -> None:
+        node = self._section(name)
+        entries = (node.mapping or {}) if node else {}
+        kinds = fields.section(name)
+        self._unknown_keys(name, entries, kinds)
+        found = self.fixed.setdefault(name, {})
+        for key, child in entries.items():
+            if key in kinds:
+                values = axis.read(f"{name}.{key}", child, kinds[key], self.problems, single=_FIXED[name]).values
+                found.update({key: value for value in values})
+        if name == "data" and "corpus" in entries and "text" in entries:
+            self._refuse(
+                entries["text"], "data.text", "text beside corpus", "a sweep trains on one of the two: remove one"
+            )
+
+    def _unknown_keys(self, section: str, entries: Mapping[str, Node], allowed: Iterable[str]) -> None:
+        known = list(allowed)
+        for key, node in entries.items():
+            if key not in known:
+                path = f"{section}.{key}" if section else key
+                near = nearest(key, known) or self._elsewhere(key)
+                self._refuse(node, path, "an unknown key", f"allowed here: {', '.join(known)}", near)
+
+    def _elsewhere(self, word: str) -> str | None:
+        """Where a key belongs that stands in the wrong section."""
+        if word in ("architecture", "depth", "lr", *fields.SEEDS, *self.grid.option_names()):
+            return f"grid.{word}"
+        if word in fields.DEPTHS:
+            return f"grid.depth.{word}"
+        homes = [name for name in (*fields.axis_sections(self.protocol), *_FIXED) if word in fields.section(name)]
+        return f"{homes[0]}.{word}" if homes else None
+
+    def _merge(self) -> None:
+        """One source for each key: an axis of the grid replaces its section's constant; anything else twice is refused."""
+        for key, values in self.grid.axes.items():
+            section = self.values.pop(key, None)
+            if section is None or (values.listed and not section.listed) or values.values == section.values:
+                continue
+            allowed = f"{section.key} says {section.node.found()}: keep one of the two"
+            self._refuse(values.node, values.key, values.node.found(), allowed)
+        self.grid.check_options()
+        pair = [found for key in ("warmup", "warmup_steps") if (found := self.given(f"schedule.{key}"))]
+        if len(pair) > 1:
+            self._refuse(pair[0].node, pair[0].key, f"warmup beside {pair[1].key}", "give one of the two")
+        needs_lr = self.protocol == "grid" and self._protocol_is_known()
+        if needs_lr and self.given("schedule.lr") is None and not self._has_problem("grid.lr"):
+            grid = self.entries.get("grid") or self.root
+            self._refuse(grid, "grid.lr", "nothing", "protocol grid needs learning rates under grid: lr: [1e-3, 3e-3]")
+
+    def _has_problem(self, key: str) -> bool:
+        return any(problem.key == key for problem in self.problems)
+
+
+def sort_problems(problems: Sequence[Problem]) -> list[Problem]:
+    """Each once, from the top of the file down, the command line last."""
+
+    def line(problem: Problem) -> tuple[bool, int]:
+        number = re.search(r":(\d+)$", problem.place)
+        on_command_line = problem.place.startswith("command line")
+        return on_command_line, int(number[1]) if number and not on_command_line else 0
+
+    return sorted(dict.fromkeys(problems), key=line)

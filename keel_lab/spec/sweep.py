@@ -1,0 +1,90 @@
+"""A sweep file that was read and found good: everything that planning needs, as plain typed data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keel_lab.detect.thresholds import Thresholds
+from keel_lab.settings import Budget, Resources
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values of one key.
+
+    Attributes:
+        key: `architecture`, `blocks`, `seed`, `init_seed`, `data_seed`, `options.NAME`, or a dotted key such as
+            `model.width` or `ramp.steps`.
+        values: typed; rules and percentages in the sweep's own words.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """One checked sweep.
+
+    Attributes:
+        name: folder and experiment name.
+        question: what the sweep asks, if it says so.
+        protocol: `ramp` or `grid`.
+        document: the file with every default filled in and ranges written out, as JSON data; itself a valid sweep.
+        thresholds, resources, budget: its sections.
+        data: as in the file, with the tokenizer filled in.
+        folder: what `text: GLOB` is relative to.
+        axes: the keys that the grid or a list gives, constants of the grid included, in the file's order.
+        options: `per_architecture`: values by architecture and option.
+        constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule).
+    """
+
+    name: str
+    question: str | None
+    protocol: str
+    document: Mapping[str, Any]
+    thresholds: Thresholds
+    resources: Resources
+    budget: Budget
+    data: Mapping[str, Any]
+    folder: Path
+    axes: tuple[Axis, ...]
+    options: Mapping[str, Mapping[str, tuple[Any, ...]]]
+    constants: Mapping[str, Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; `from_json` inverts it."""
+        return {
+            "name": self.name,
+            "question": self.question,
+            "protocol": self.protocol,
+            "document": dict(self.document),
+            "thresholds": self.thresholds.model_dump(mode="json"),
+            "resources": self.resources.model_dump(mode="json"),
+            "budget": self.budget.model_dump(mode="json"),
+            "data": dict(self.data),
+            "folder": str(self.folder),
+            "axes": [[axis.key, list(axis.values)] for axis in self.axes],
+            "options": {
+                name: {option: list(values) for option, values in own.items()} for name, own in self.options.items()
+            },
+            "constants": {name: dict(values) for name, values in self.constants.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SweepSpec:
+        """Inverse of `to_json`."""
+        sections = {
+            "thresholds": Thresholds.model_validate(data["thresholds"]),
+            "resources": Resources.model_validate(data["resources"]),
+            "budget": Budget.model_validate(data["budget"]),
+            "folder": Path(data["folder"]),
+            "axes": tuple(Axis(key, tuple(values)) for key, values in data["axes"]),
+            "options": {
+                name: {option: tuple(values) for option, values in own.items()} for name, own in data["options"].items()
+            },
+        }
+        return cls(**{**data, **sections})

@@ -1,0 +1,1 @@
+"""Mirrors of what is in storage: trackers can be rebuilt from it and their absence stops nothing."""

@@ -1,0 +1,34 @@
+"""What is known of one run on the store."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class MirroredRun:
+    """A run on the store: which steps of which metric it has (sorted), its params and latest values."""
+
+    id: str
+    params: dict[str, str] = field(default_factory=dict)
+    latest: dict[str, float] = field(default_factory=dict)
+    steps: dict[str, list[int]] = field(default_factory=dict)
+
+    def lacks(self, key: str, step: int, every: int) -> bool:
+        """Whether no point of the metric lies closer than `every` steps to this one."""
+        have = self.steps.get(key, [])
+        right = bisect.bisect_left(have, step)
+        return (right == len(have) or have[right] - step >= every) and (right == 0 or step - have[right - 1] >= every)
+
+    def add(self, key: str, step: int) -> None:
+        """Notes a point that is being written."""
+        bisect.insort(self.steps.setdefault(key, []), step)
+
+    def contradicts(self, params: Mapping[str, str], finals: Mapping[str, float]) -> bool:
+        """Whether the run already says otherwise: params cannot be changed, and final metrics not taken back."""
+        if any(self.params.get(key, value) != value for key, value in params.items()):
+            return True
+        old = {key: value for key, value in self.latest.items() if key.startswith("final/")}
+        return bool(old and finals) and old != dict(finals)

@@ -1,0 +1,172 @@
+"""The sweep in MLflow: one writer thread beside the driver, which alone talks to the server and alone imports MLflow.
+
+MLflow is a mirror: what is in storage and not in the delivery cursor is still to be delivered, by this driver or the
+next one. So a server that is away stops nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from keel_lab.curve import Curve
+from keel_lab.detect.verdict import Verdict
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import Failure, TrialResult
+from keel_lab.schedule.executor import Progress
+from keel_lab.track.destination import artifact_location, checked_uri, experiment_url, shown, ui_command
+from keel_lab.track.mirror import Mirror, Record
+from keel_lab.track.outbox import Outbox
+from keel_lab.track.writer import Cursor, Writer
+
+NOTE_LIMIT = 5000  # characters of an experiment's description that MLflow accepts
+GRACE_AWAY = 5.0  # seconds that `close` gives a server which is known to be away
+
+
+class Sweep(Protocol):
+    """What is mirrored of a stored sweep."""
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The resolved sweep file."""
+
+    @property
+    def trials(self) -> Sequence[PlannedTrial]:
+        """Its trials, in any order."""
+
+
+class MlflowTracker:
+    """See `Tracker`. Runs its thread from construction to `close`; no method waits for the server but `close`.
+
+    Args:
+        sweep: the stored sweep.
+        root: path or URI of the storage root; a database's artifacts go under it.
+        uri: as from `destination.tracking_uri`.
+        cursor: see `Cursor`.
+        patience: seconds that `close` waits at most while the server answers.
+        grace: seconds without a sign of life after which `close` gives up.
+
+    Raises:
+        UsageError: if MLflow could not write to such a URI.
+        StorageError: if the cursor cannot be read.
+    """
+
+    def __init__(
+        self, sweep: Sweep, root: str, uri: str, cursor: Cursor, *, patience: float = 60.0, grace: float = 15.0
+    ) -> None:
+        self.uri = checked_uri(uri)
+        self._name = sweep.name
+        self._planned = {planned.trial.id: planned for planned in sweep.trials}
+        self._sweep_yaml = _yaml(sweep.spec)
+        self._patience, self._grace = patience, grace
+        self._outbox = Outbox()
+        self._writer = Writer(self._outbox, self._planned, self._opener(sweep, root), cursor, self.uri)
+        self._writer.start()
+
+    def _opener(self, sweep: Sweep, root: str) -> Callable[[str], Mirror]:
+        note = experiment_note(str(sweep.spec.get("question") or ""), self._sweep_yaml)
+        return lambda origin: Mirror(self._name, note, self.uri, artifact_location(self.uri, root), origin)
+
+    def started(self, planned: PlannedTrial) -> None:
+        """See `Tracker.started`."""
+        self._planned[planned.trial.id] = planned
+        self._outbox.put_start(planned.trial.id)
+
+    def live(self, news: Sequence[Progress]) -> None:
+        """See `Tracker.live`."""
+        for progress in news:
+            if progress.points and progress.trial_id in self._planned:
+                self._outbox.put_live(progress.trial_id, progress.points)
+
+    def record(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> None:
+        """See `Tracker.record`. A new judgement replaces the run, because params cannot change."""
+        self._planned[planned.trial.id] = planned
+        self._outbox.put_record(planned.trial.id, Record(planned, result, verdict, curve))
+
+    def failed(self, planned: PlannedTrial, failure: Failure) -> None:
+        """See `Tracker.failed`."""
+        self._planned[planned.trial.id] = planned
+        self._outbox.put_fail(planned.trial.id, failure)
+
+    def deliver_missing(self, load: Callable[[str], tuple[TrialResult, Verdict, Curve]], done: Iterable[str]) -> None:
+        """Delivers what earlier drivers could not, and lets long outages be caught up from storage.
+
+        Args:
+            load: reads a trial back by id; called in the writer's thread.
+            done: ids of the sweep's trials in storage; those in the cursor are not read.
+        """
+
+        def read(trial_id: str) -> Record:
+            return Record(self._planned[trial_id], *load(trial_id))
+
+        self._outbox.put_catch_up(read, done)
+
+    def summary(self, report: str, figures: Sequence[Path], facts: Mapping[str, float]) -> None:
+        """See `Tracker.summary`. The figures are read at once."""
+        files = {"report.md": report.encode(), "sweep.yaml": self._sweep_yaml.encode()}
+        files |= {figure.name: figure.read_bytes() for figure in figures}
+        self._outbox.put_summary(files, dict(facts))
+
+    def where(self) -> str:
+        """See `Tracker.where`."""
+        command = ui_command(self.uri)
+        url = experiment_url(self.uri, self._writer.experiment_id) if self._writer.experiment_id else shown(self.uri)
+        return f"MLflow: {url}" if command is None else f"MLflow: {command}, then {url}"
+
+    def close(self) -> Sequence[str]:
+        """See `Tracker.close`. Waits up to `patience` while the server answers and up to `grace` while it does not."""
+        self._outbox.close()
+        deadline = time.monotonic() + self._patience
+        while self._writer.is_alive():
+            grace = self._grace if self._outbox.away is None else min(self._grace, GRACE_AWAY)
+            if time.monotonic() > min(deadline, self._outbox.news + grace):
+                break
+            self._writer.join(0.05)
+        return tuple(self._sentences())
+
+    def _sentences(self) -> Iterable[str]:
+        trials, summary = self._outbox.left()
+        what = [f"{trials} run{'s' if trials > 1 else ''}"] if trials else []
+        what += ["the summary"] if summary else []
+        if what:
+            why = self._outbox.away or next(iter(self._outbox.refused.values()), "it did not answer in time")
+            verb = "was" if trials <= 1 and len(what) == 1 else "were"
+            yield (
+                f"{' and '.join(what)} {verb} not delivered to {shown(self.uri)}: {why}; "
+                f"`keel-lab resume {self._name}` delivers {'it' if verb == 'was' else 'them'}"
+            )
+        if self._writer.cursor_error:
+            yield (
+                f"what was delivered to {shown(self.uri)} could not be noted in storage: {self._writer.cursor_error}; "
+                "the next run delivers it again, which changes nothing"
+            )
+
+
+def experiment_note(question: str, sweep_yaml: str) -> str:
+    """An experiment's description in Markdown: the question and the resolved sweep file, within MLflow's limit."""
+    head, tail = f"**{question}**\n\n```yaml\n" if question else "```yaml\n", "\n```\n"
+    room = NOTE_LIMIT - len(head) - len(tail)
+    body = sweep_yaml.rstrip()
+    if len(body) > room:
+        cut = "\n# ... the rest: sweep.yaml of the summary run"
+        body = body[: room - len(cut)] + cut
+    return head + body + tail
+
+
+def _yaml(spec: Mapping[str, Any]) -> str:
+    from ruamel.yaml import YAML
+
+    out = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = None
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 120
+    yaml.dump(dict(spec), out)
+    return out.getvalue()

@@ -1,0 +1,24 @@
+"""Why a delivery failed, in some words of a sentence: the root of a chain of library errors, without secrets."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+LIMIT = 300
+
+
+def reason(error: BaseException, uri: str) -> str:
+    """The operating system's own words if it spoke, else the first line of the message; no password of `uri` in it."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, TimeoutError) or type(link).__name__ in ("ReadTimeout", "ConnectTimeout"):
+            return "no answer in time"
+        if isinstance(link, OSError) and isinstance(link.errno, int) and link.strerror:
+            place = f": {link.filename}" if link.filename else ""
+            return f"{link.strerror.lower()}{place}"
+        link = link.__cause__ or link.__context__
+    lines = str(error).strip().splitlines()
+    words = lines[0] if lines else type(error).__name__
+    if password := urlsplit(uri).password:
+        words = words.replace(password, "***").replace(unquote(password), "***")
+    return words if len(words) <= LIMIT else f"{words[:LIMIT]}..."

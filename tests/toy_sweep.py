@@ -1,0 +1,101 @@
+"""Toy trials and sweeps, and a script that runs one with Ray as the command line would (for tests that kill it)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from keel_lab.architecture import CorpusFacts
+from keel_lab.detect.thresholds import Thresholds
+from keel_lab.plan.planned import Cell, PlannedTrial
+from keel_lab.schedule.executor import Task
+from keel_lab.settings import Budget, ModelSettings, RampSchedule, Resources, TrainSettings
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import StoredSweep
+from keel_lab.store.trials import Trials
+from keel_lab.trial import Trial
+
+THRESHOLDS = Thresholds(confirm_samples=20)
+MEMORY = 64 * 1024**2
+
+
+def toy_trial(architecture: str = "toy", *, seed: int = 0, steps: int = 200, cpus: int = 1, **options: float) -> Trial:
+    """A ramp from 1e-4 to 0.1 by the toy trainer."""
+    return Trial(
+        trainer="tests.toy_trainer",
+        architecture=architecture,
+        options=dict(options),
+        blocks=4,
+        model=ModelSettings(),
+        data=None,
+        train=TrainSettings(),
+        schedule=RampSchedule(steps=steps),
+        init_seed=seed,
+        data_seed=seed,
+        resources=Resources(cpus=cpus, memory=MEMORY),
+    )
+
+
+def planned(trial: Trial) -> PlannedTrial:
+    """The trial in its cell."""
+    return PlannedTrial(trial, Cell(trial.architecture, trial.blocks), {"seed": trial.init_seed}, 1000)
+
+
+def toy_sweep(*trials: Trial, name: str = "toys") -> StoredSweep:
+    """A stored sweep of these trials."""
+    data = CorpusFacts(fingerprint="0" * 64, tokens=1000, vocab=256, tokenizer="bytes", source="toy")
+    return StoredSweep(name=name, spec={}, thresholds=THRESHOLDS, data=data, trials=tuple(map(planned, trials)))
+
+
+def toy_task(trial: Trial, root: Root, attempt: int = 1) -> Task:
+    """A task for it."""
+    return Task(trial, THRESHOLDS, root.uri, attempt)
+
+
+def outcome(root: Root, trial: Trial) -> tuple[bytes, dict[str, object]]:
+    """What a disturbed run must have in common with an undisturbed one: the curve's bytes and the result's numbers."""
+    trials = Trials(root)
+    result = trials.result(trial.id)
+    assert result is not None, f"{trial.architecture} has no result"
+    facts = {key: value for key, value in result.to_json().items() if key != "execution"}
+    return trials.curve(trial.id).to_parquet(), facts
+
+
+def killable_sweep() -> StoredSweep:
+    """Six trials of some two seconds each: three collapse, three reach the peak."""
+    trials = [toy_trial(seed=seed, sleep=0.008) for seed in range(3)]
+    trials += [toy_trial(seed=seed, sleep=0.008, collapse_lr=0.02) for seed in range(3)]
+    return toy_sweep(*trials)
+
+
+def main() -> int:
+    """Runs `killable_sweep`; prints the summary as JSON."""
+    from keel_lab.schedule.interrupts import Interrupts
+    from keel_lab.schedule.progress import open_display
+    from keel_lab.schedule.proposer import ListProposer
+    from keel_lab.schedule.ray_executor import RayExecutor
+    from keel_lab.schedule.runner import run_sweep
+    from keel_lab.track.tracker import NullTracker
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("storage", type=Path)
+    root = Root.open(parser.parse_args().storage)
+    sweep = killable_sweep()
+    executor = RayExecutor(sweep.trials[0].trial.resources)
+    display = open_display(sys.stderr)
+    try:
+        with Interrupts() as interrupts:
+            proposer = ListProposer(sweep.trials)
+            summary = run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), interrupts)
+    finally:
+        display.close()
+        executor.close()
+    print(json.dumps(asdict(summary)))
+    return summary.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""A trainer without torch: its loss is arithmetic on the LR, the seeds and a state that a wrong resume would betray.
+
+What a trial does beside that is named by its architecture (see `_misbehave`); `options` give the LR at which it collapses
+and the seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, so that tests can count starts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import random
+import signal
+import time
+import warnings
+from pathlib import Path
+
+from keel_lab.curve import Step
+from keel_lab.learning_rate import lr_at
+from keel_lab.schedule.reporting import Report
+from keel_lab.trial import Trial
+
+H1 = 3.0  # nats
+CHECKPOINT_STEPS = 25
+
+imports = [time.time()]  # one entry for each time that a process imports this
+runs_here = 0
+
+
+def preflight(trial: Trial) -> None:
+    """Refuses what is called impossible."""
+    if trial.architecture.startswith("toy_impossible"):
+        raise ValueError(f"{trial.architecture}: {trial.model.heads} heads are one too many")
+
+
+def run(trial: Trial, workdir: Path, report: Report) -> None:
+    """Trains nothing, but as a trainer would."""
+    global runs_here
+    runs_here += 1
+    first = _note_start(trial, report)
+    step, memory = 0, 0.0
+    if report.resume is not None:
+        state = json.loads(report.resume.checkpoint.read_text())
+        step, memory = state["step"], state["memory"]
+        assert step == report.resume.step
+    report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", runs_here=runs_here, pid=os.getpid())
+    logging.getLogger("toy").info("training from step %d", step)
+    warnings.warn("toys are no models", stacklevel=1)
+    go_on = True
+    while go_on:
+        step += 1
+        _misbehave(trial, step, first)
+        record, memory = _step(trial, step, memory)
+        time.sleep(float(trial.options.get("sleep", 0.0)))
+        go_on = report.step(record)
+        if report.checkpoint_due or step % CHECKPOINT_STEPS == 0:
+            path = workdir / "toy.ckpt"
+            path.write_text(json.dumps({"step": step, "memory": memory}))
+            report.checkpoint(path)
+            path.unlink()
+    if report.finished:
+        report.metric("memory", memory)
+        report.metric("nothing", math.nan)
+
+
+def starts(side: Path, trial_id: str) -> list[int]:
+    """The step that each start of a trial went on from."""
+    path = side / trial_id
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def _step(trial: Trial, step: int, memory: float) -> tuple[Step, float]:
+    lr = lr_at(trial.schedule, step)
+    batch = random.Random(f"{trial.data_seed}/{step}").gauss(0.0, 0.1)
+    memory = 0.9 * memory + random.Random(f"{trial.init_seed}/{step}").gauss(0.0, 0.01)
+    collapsed = lr >= float(trial.options.get("collapse_lr", math.inf))
+    level = H1 if collapsed else max(1.0, H1 * 0.95**step)
+    tokens = step * trial.tokens_per_step
+    return Step(step, level + batch + memory, lr, H1 + batch, 1.0 + abs(batch), False, False, True, tokens), memory
+
+
+def _note_start(trial: Trial, report: Report) -> bool:
+    side = os.environ.get("KEEL_TOY_SIDE")
+    if side is None:
+        return True
+    Path(side).mkdir(parents=True, exist_ok=True)
+    first = not starts(Path(side), trial.id)
+    with (Path(side) / trial.id).open("a") as file:
+        file.write(f"{report.resume.step if report.resume else 0}\n")
+    return first
+
+
+def _misbehave(trial: Trial, step: int, first: bool) -> None:
+    if step != 40:
+        return
+    match trial.architecture:
+        case "toy_crash":
+            raise ZeroDivisionError("the toy fell off the table")
+        case "toy_crash_once" if first:
+            raise ZeroDivisionError("the toy fell off the table")
+        case "toy_oom":
+            raise MemoryError("no room for the toy")
+        case "toy_exit":
+            raise SystemExit(3)
+        case "toy_kill_once" if first:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,174 @@
+"""The decoder: causal, learning, with a stream that autocast does not round."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch.nn import functional
+
+from keel_lab.errors import UsageError
+from keel_lab.settings import ModelSettings, RampSchedule, TrainSettings
+from keel_lab.spec.rule import resolve
+from keel_lab.trial import DataRef, Trial
+from trainers import architectures
+from trainers.initialisation import decay_groups
+from trainers.model import Transformer, assemble, build
+from trainers.norm import RMSNorm
+from trainers.residual import Affine, Architecture
+
+VOCAB = 61
+
+
+def trial(name, blocks=2, data=True, **shape):
+    options = {key: option.default for key, option in architectures.find(name).DECLARATION.options.items()}
+    return Trial(
+        architecture=name,
+        options={k: v if isinstance(v, bool) else resolve(v, 2 * blocks) for k, v in options.items()},
+        blocks=blocks,
+        model=ModelSettings(**({"context": 16, "init_std": "match_width"} | shape)),
+        data=DataRef(fingerprint="0", tokenizer="bytes", vocab=VOCAB) if data else None,
+        train=TrainSettings(),
+        schedule=RampSchedule(),
+    )
+
+
+def tokens(batch=3, time=16):
+    return torch.randint(0, VOCAB, (batch, time), generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("name", architectures.names())
+def test_future_tokens_do_not_change_past_logits(name):
+    model = build(trial(name))
+    before = tokens()
+    after = before.clone()
+    after[:, 9:] = (after[:, 9:] + 1) % VOCAB
+    with torch.no_grad():
+        one, two = model(before), model(after)
+    torch.testing.assert_close(one[:, :9], two[:, :9], rtol=0.0, atol=1e-6)
+    assert not torch.allclose(one[:, 9:], two[:, 9:], atol=1e-2)
+    assert one.shape == (3, 16, VOCAB)
+
+
+@pytest.mark.parametrize("name", architectures.names())
+def test_order_of_the_past_matters(name):
+    model, before = build(trial(name)), tokens()
+    after = before.clone()
+    after[:, [2, 7]] = before[:, [7, 2]]
+    with torch.no_grad():
+        assert not torch.allclose(model(before)[:, -1], model(after)[:, -1], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", architectures.names())
+def test_learns(name):
+    """A fixed map from each token to the next, far below chance (log 61 = 4.1) in a few steps."""
+    torch.set_num_threads(1)
+    model = build(trial(name))
+    optimizer = torch.optim.AdamW(decay_groups(model, 0.01), lr=5e-3)
+    inputs = tokens(8, 16)
+    losses = []
+    for _ in range(60):
+        loss = functional.cross_entropy(model(inputs).flatten(0, 1), ((inputs * 7 + 3) % VOCAB).flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > 3.5
+    assert losses[-1] < 1.0
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("name", architectures.names())
+def test_stream_norms_and_logits_stay_fp32(name, autocast):
+    model = build(trial(name))
+    seen: dict[str, set[torch.dtype]] = {"branch": set(), "norm": set(), "step": set()}
+
+    def watch(kind):
+        return lambda module, inputs, output: seen[kind].add(output.dtype)
+
+    for step, branch in zip(model.stack.steps, model.stack.branches, strict=True):
+        step.register_forward_hook(watch("step"))
+        branch.register_forward_hook(watch("branch"))
+    for module in model.modules():
+        if isinstance(module, RMSNorm):
+            module.register_forward_hook(watch("norm"))
+    states = []
+    with torch.autocast("cpu", dtype=torch.bfloat16) if autocast else nullcontext():
+        logits = model(tokens(), states)
+        functional.cross_entropy(logits.flatten(0, 1), tokens().flatten()).backward()
+    assert seen["branch"] == {torch.bfloat16 if autocast else torch.float32}
+    assert seen["norm"] == seen["step"] == {torch.float32}
+    assert {state.dtype for state in states} == {torch.float32}
+    assert logits.dtype == torch.float32
+    assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_a_weak_branch_survives_beside_a_large_alpha_in_bf16():
+    """One step at alpha = 512: a bf16 stream would lose a branch of a thousandth of it."""
+    step = Affine(alpha=512.0)(4, 1e-5)
+    x, out = torch.ones(1, 4), torch.full((1, 4), 0.5, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert step(x, lambda u: out).tolist() == [[512.5] * 4]
+        assert Affine(alpha=512.0, gamma=0.25)(4, 1e-5)(x, lambda u: out).tolist() == [[512.125] * 4]
+
+
+def test_states_are_entry_and_every_sublayer():
+    model, states = build(trial("keel")), []
+    model(tokens(), states)
+    assert len(states) == 5
+    assert torch.equal(states[0], functional.embedding(tokens(), model.embedding))
+    torch.testing.assert_close(functional.linear(states[-1], model.head), model(tokens()))
+
+
+def test_short_sequences_pass_and_long_ones_are_refused():
+    model = build(trial("pre_ln"))
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens()[:, :5]), model(tokens())[:, :5])
+    with pytest.raises(ValueError, match="17 tokens, but the model was built for a context of 16"):
+        model(tokens(1, 17))
+
+
+def test_heads_share_grouped_keys():
+    model = build(trial("pre_ln", heads=8, kv_heads=2))
+    assert model.stack.branches[0].k.shape == (8, 32)
+    assert model.stack.branches[0].q.shape == (32, 32)
+    assert model(tokens()).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"heads": 3, "kv_heads": 3}, "model.heads: found 3; must divide model.width = 32"),
+        ({"heads": 4, "kv_heads": 3}, "model.kv_heads: found 3; must divide model.heads = 4"),
+        ({"heads": 32, "kv_heads": 2}, "width / heads = 1 must be even"),
+    ],
+)
+def test_impossible_shapes(shape, message):
+    with torch.device("meta"), pytest.raises(UsageError, match=message):
+        assemble(trial("pre_ln", **shape))
+
+
+def test_a_trial_without_corpus_is_refused():
+    with pytest.raises(ValueError, match="names no corpus"):
+        assemble(trial("pre_ln", data=False))
+
+
+def test_rotary_tables_are_shared_and_not_saved():
+    model = build(trial("keel", blocks=3))
+    assert len({id(model.stack.branches[index].rotary) for index in (0, 2, 4)}) == 1
+    saved = model.state_dict()
+    assert saved.keys() == {name for name, _ in model.named_parameters()}
+
+
+def test_calibration_sees_the_embedded_batch_without_gradients():
+    seen = []
+
+    def profile(stack, x):
+        seen.append((stack, x, torch.is_grad_enabled()))
+
+    shape = ModelSettings(context=16)
+    model = Transformer(shape, 1, VOCAB, Architecture(rule=lambda site: Affine(), calibrate=profile))
+    model.calibrate(tokens())
+    ((stack, x, gradients),) = seen
+    assert stack is model.stack
+    assert torch.equal(x, functional.embedding(tokens(), model.embedding))
+    assert not gradients

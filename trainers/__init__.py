@@ -1,0 +1,1 @@
+"""How one trial trains: data, model, architectures, the Lightning job. Importing the package imports no torch."""

@@ -1,0 +1,1 @@
+"""Text as tokens: corpora, their memory-mapped shards, the unigram table and the stateless sampler. Torch-free."""

@@ -1,0 +1,138 @@
+"""Runs one trial through Lightning, and sees to it that its numbers depend on nothing but the trial."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.plugins.environments import LightningEnvironment
+
+from keel_lab.errors import UsageError
+from keel_lab.schedule.reporting import Report
+from keel_lab.trial import Trial
+from trainers.batches import first_update
+from trainers.data.sampler import choices
+from trainers.data.shard import Shard
+from trainers.lightning_module import TrialModule
+from trainers.model import build
+from trainers.recording import Recording
+
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+
+for _name in ("lightning.pytorch", "lightning.fabric"):  # its advice is for people at a terminal
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+
+def fit(trial: Trial, workdir: Path, report: Report) -> None:
+    """See `trainers.job.run`.
+
+    Raises:
+        UsageError: see there.
+    """
+    accelerator = _accelerator(trial)
+    shard = _shard(trial, report.data_folder())
+    with _reproducible(trial.resources.cpus):
+        report.facts(unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator))
+        model = build(trial)
+        if report.resume is None:  # else what it set comes back with the weights
+            model.calibrate(first_update(trial, shard))
+        module = TrialModule(trial, model, shard)
+        trainer = _trainer(trial, accelerator, workdir, Recording(trial, module, shard, workdir, report))
+        checkpoint = str(report.resume.checkpoint) if report.resume else None
+        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+
+
+def _accelerator(trial: Trial) -> str:
+    if not trial.resources.gpus:
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise UsageError(
+            f"resources.gpus: found {trial.resources.gpus:g}, but torch {torch.__version__} sees no CUDA device here; "
+            "set it to 0, or run on machines with a GPU and a torch built for it"
+        )
+    return "cuda"
+
+
+def _shard(trial: Trial, folder: Path) -> Shard:
+    shard = Shard.open(folder)
+    assert trial.data is not None  # preflight
+    if shard.fingerprint != trial.data.fingerprint:
+        raise UsageError(
+            f"{folder}: holds the corpus {shard.fingerprint}, trial {trial.id} asks for {trial.data.fingerprint}: "
+            "delete the folder and run the sweep again"
+        )
+    for name, tokens in (("training", shard.train), ("held-out", shard.heldout)):
+        if choices(len(tokens), trial.model.context) < 1:
+            raise UsageError(
+                f"model.context: found {trial.model.context}, but the corpus has only {len(tokens)} {name} tokens; "
+                "shorten the context or add text"
+            )
+    return shard
+
+
+def _trainer(trial: Trial, accelerator: str, workdir: Path, recording: Recording) -> Trainer:
+    """A bare loop: no loggers, bars, validation or checkpoints of Lightning's own, and no end but `should_stop`."""
+    return Trainer(
+        accelerator=accelerator,
+        devices=1,
+        precision="bf16-mixed" if trial.train.precision == "bf16" else "32-true",
+        accumulate_grad_batches=trial.train.accumulate,
+        max_epochs=1,
+        max_steps=-1,
+        callbacks=[recording],
+        deterministic=True,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        limit_val_batches=0,
+        default_root_dir=workdir,
+        plugins=[LightningEnvironment()],  # whatever the machine's queue system says: one process
+    )
+
+
+@contextmanager
+def _reproducible(threads: int) -> Iterator[None]:
+    """Sets what torch keeps per process, and puts back what it was: a worker runs many trials, a debugger just one.
+
+    No random number is drawn while training (weights and data are keyed), so the generators are left alone.
+    """
+    before = (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    workspace = os.environ.get(_CUBLAS)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning")
+            yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
+        torch.set_flush_denormal(False)
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+        os.environ.pop(_CUBLAS, None)  # which Lightning sets
+        if workspace is not None:
+            os.environ[_CUBLAS] = workspace
+
+
+def _execution(accelerator: str) -> dict[str, Any]:
+    """How the trial is run: equal execution is what byte equality is promised at."""
+    device = torch.cuda.get_device_name() if accelerator == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return {
+        "torch": torch.__version__,
+        "lightning": lightning.__version__,
+        "accelerator": accelerator,
+        "device": device,
+        "threads": torch.get_num_threads(),
+    }

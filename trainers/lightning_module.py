@@ -1,0 +1,113 @@
+"""A trial as a LightningModule: loss, optimizer step, and what the update measured on the way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.nn import functional
+
+from keel_lab.learning_rate import lr_at
+from keel_lab.trial import Trial
+from trainers.batches import MicroBatch, Updates
+from trainers.data.shard import Shard
+from trainers.model import Transformer
+from trainers.optimizer import adamw, gradient_norm, scale_to, set_lr
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one update measured, before any weight changed; means are over its micro-batches.
+
+    Attributes:
+        lr: the LR that the optimizer holds for this very update.
+        grad_norm: before clipping.
+    """
+
+    loss: float
+    unigram_loss: float
+    lr: float
+    grad_norm: float
+    clipped: bool
+    skipped: bool
+
+    @property
+    def finite(self) -> bool:
+        """Whether loss and gradients are finite."""
+        return math.isfinite(self.loss) and math.isfinite(self.grad_norm)
+
+
+class TrialModule(LightningModule):
+    """Trains a `Transformer` on a shard as the trial says.
+
+    Attributes:
+        model: on its own, so that checkpoints name its weights `model.NAME`.
+    """
+
+    def __init__(self, trial: Trial, model: Transformer, shard: Shard) -> None:
+        super().__init__()
+        self.model = model
+        self._trial = trial
+        self._shard = shard
+        self._losses: list[Tensor] = []
+        self._unigram_losses: list[float] = []
+        self._measured: Measured | None = None
+
+    def train_dataloader(self) -> Updates:
+        """Goes on where the trainer stands: right for a fresh run and a resumed one."""
+        return Updates(self._trial, self._shard, self.trainer.global_step)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """See `adamw`."""
+        return adamw(self.model, self._trial.train)
+
+    def transfer_batch_to_device(self, batch: MicroBatch, device: torch.device, dataloader_idx: int) -> MicroBatch:
+        """Moves the tokens; Lightning's own walk through the batch costs more than the copy."""
+        if device.type == "cpu":
+            return batch
+        return MicroBatch(batch.inputs.to(device), batch.targets.to(device), batch.unigram_loss)
+
+    def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
+        """Mean cross-entropy in nats a token, in fp32 whatever the precision of the branches."""
+        logits = self.model(batch.inputs)
+        loss = functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
+        self._losses.append(loss.detach())
+        self._unigram_losses.append(batch.unigram_loss)
+        return loss
+
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Reads loss and gradient norm of the whole update, then clips or drops its gradients.
+
+        Without gradients AdamW leaves weights and moments as they are: that is a skipped update.
+        """
+        settings = self._trial.train
+        norm = gradient_norm(self.model)
+        *losses, grad_norm = torch.stack([*self._losses, norm]).tolist()  # the one wait for the device
+        loss = sum(losses) / len(losses)
+        unigram_loss = sum(self._unigram_losses) / len(self._unigram_losses)
+        self._losses.clear()
+        self._unigram_losses.clear()
+        skipped = settings.skip_nonfinite and not (math.isfinite(loss) and math.isfinite(grad_norm))
+        largest = math.inf if settings.clip_norm == "off" else settings.clip_norm
+        clipped = grad_norm > largest and not skipped
+        if skipped:
+            optimizer.zero_grad(set_to_none=True)
+        elif clipped:
+            scale_to(self.model, largest, norm)
+        self._measured = Measured(loss, unigram_loss, optimizer.param_groups[0]["lr"], grad_norm, clipped, skipped)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        """One update at the LR of its step."""
+        set_lr(optimizer, lr_at(self._trial.schedule, self.trainer.global_step + 1))
+        optimizer.step(closure=optimizer_closure)
+
+    def take_measured(self) -> Measured | None:
+        """What the update that just ended measured, once; None while one accumulates."""
+        measured, self._measured = self._measured, None
+        return measured
