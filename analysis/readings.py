@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from keel_lab.detect.max_lr import MaxLR, max_lr
+from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
-
-from keel_lab.detect.verdict import DETECTOR, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.settings import RampSchedule
@@ -113,8 +112,16 @@ def _finished(
     if verdict is None and alike and result.verdict.detector == DETECTOR:
         verdict = result.verdict
     if verdict is None:
-        curve = trials.curve(planned.trial.id)
-        verdict = judge(curve, planned.trial.schedule, stored.thresholds, result.data.get("unigram_entropy"))
+        verdict = _judged_again(stored, planned, result, trials)
     state: State = "diverged" if result.outcome is Outcome.DIVERGED else "completed"
     ramped = isinstance(planned.trial.schedule, RampSchedule)
     return Reading(stored.name, planned, state, result, verdict, max_lr(verdict) if ramped else None)
+
+
+def _judged_again(stored: StoredSweep, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Verdict:
+    curve = trials.curve(planned.trial.id)
+    judged = judge(curve, planned.trial.schedule, stored.thresholds, result.data.get("unigram_entropy"))
+    if judged.finished:
+        return judged.verdict
+    # stopped at a divergence that these thresholds do not confirm: what lies beyond is not known
+    return Verdict(Status.UNDECIDED, learned=judged.verdict.learned, evidence={"curve_ends_at": len(curve)})

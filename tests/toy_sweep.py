@@ -41,7 +41,8 @@ def toy_trial(architecture: str = "toy", *, seed: int = 0, steps: int = 200, cpu
 
 def planned(trial: Trial) -> PlannedTrial:
     """The trial in its cell."""
-    return PlannedTrial(trial, Cell(trial.architecture, trial.blocks), {"seed": trial.init_seed}, 1000)
+    axes = tuple((name, value) for name, value in trial.options.items())
+    return PlannedTrial(trial, Cell(trial.architecture, trial.blocks, axes), {"seed": trial.init_seed}, 1000)
 
 
 def toy_sweep(*trials: Trial, name: str = "toys") -> StoredSweep:
@@ -65,14 +66,18 @@ def outcome(root: Root, trial: Trial) -> tuple[bytes, dict[str, object]]:
 
 
 def killable_sweep() -> StoredSweep:
-    """Six trials of some two seconds each: three collapse, three reach the peak."""
-    trials = [toy_trial(seed=seed, sleep=0.008) for seed in range(3)]
-    trials += [toy_trial(seed=seed, sleep=0.008, collapse_lr=0.02) for seed in range(3)]
-    return toy_sweep(*trials)
+    """Six trials of 200 steps: three reach the peak, three collapse on the way."""
+    trials = [toy_trial(seed=seed) for seed in range(3)]
+    return toy_sweep(*trials, *(toy_trial(seed=seed, collapse_lr=0.02) for seed in range(3)))
+
+
+def sweep_of_a_killed_worker() -> StoredSweep:
+    """Four trials, one of which ends its own worker process at its first attempt."""
+    return toy_sweep(toy_trial("toy_kill_once"), *(toy_trial(seed=seed) for seed in range(3)))
 
 
 def main() -> int:
-    """Runs `killable_sweep`; prints the summary as JSON."""
+    """Runs one of the two sweeps above; prints the summary as JSON."""
     from keel_lab.schedule.interrupts import Interrupts
     from keel_lab.schedule.progress import open_display
     from keel_lab.schedule.proposer import ListProposer
@@ -82,8 +87,10 @@ def main() -> int:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("storage", type=Path)
-    root = Root.open(parser.parse_args().storage)
-    sweep = killable_sweep()
+    parser.add_argument("--kill-worker", action="store_true")
+    arguments = parser.parse_args()
+    root = Root.open(arguments.storage)
+    sweep = sweep_of_a_killed_worker() if arguments.kill_worker else killable_sweep()
     executor = RayExecutor(sweep.trials[0].trial.resources)
     display = open_display(sys.stderr)
     try:

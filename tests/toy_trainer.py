@@ -1,7 +1,7 @@
 """A trainer without torch: its loss is arithmetic on the LR, the seeds and a state that a wrong resume would betray.
 
-What a trial does beside that is named by its architecture (see `_misbehave`); `options` give the LR at which it collapses
-and the seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, so that tests can count starts.
+What a trial does beside that is named by its architecture (see `_misbehave`); an option is the LR at which it collapses.
+KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from keel_lab.trial import Trial
 H1 = 3.0  # nats
 CHECKPOINT_STEPS = 25
 
-imports = [time.time()]  # one entry for each time that a process imports this
 runs_here = 0
 
 
@@ -44,15 +43,17 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
         state = json.loads(report.resume.checkpoint.read_text())
         step, memory = state["step"], state["memory"]
         assert step == report.resume.step
-    report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", runs_here=runs_here, pid=os.getpid())
+    report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", **_process())
     logging.getLogger("toy").info("training from step %d", step)
     warnings.warn("toys are no models", stacklevel=1)
     go_on = True
     while go_on:
         step += 1
+        if trial.architecture == "toy_leaves" and step == 41:
+            return
         _misbehave(trial, step, first)
         record, memory = _step(trial, step, memory)
-        time.sleep(float(trial.options.get("sleep", 0.0)))
+        time.sleep(float(os.environ.get("KEEL_TOY_SLEEP", "0")))
         go_on = report.step(record)
         if report.checkpoint_due or step % CHECKPOINT_STEPS == 0:
             path = workdir / "toy.ckpt"
@@ -78,6 +79,10 @@ def _step(trial: Trial, step: int, memory: float) -> tuple[Step, float]:
     level = H1 if collapsed else max(1.0, H1 * 0.95**step)
     tokens = step * trial.tokens_per_step
     return Step(step, level + batch + memory, lr, H1 + batch, 1.0 + abs(batch), False, False, True, tokens), memory
+
+
+def _process() -> dict[str, object]:
+    return {"runs_here": runs_here, "pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
 
 
 def _note_start(trial: Trial, report: Report) -> bool:

@@ -30,6 +30,15 @@ class Mode(StrEnum):
     DEGRADATION = "degradation"
 
 
+class State(StrEnum):
+    """What a streaming detector says while the curve goes on."""
+
+    WARMING = "warming"  # too few samples to know the noise
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"  # alarmed, neither regained nor confirmed
+    DIVERGED = "diverged"  # confirmed; final
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a detector says of one curve.
@@ -37,11 +46,13 @@ class Verdict:
     Attributes:
         status: see `Status`.
         mode: set if and only if `status` is diverged.
-        onset_step: first bad step, back-dated; None unless diverged or unconfirmed (there: where it would be).
+        onset_step: first bad step, back-dated; None unless diverged or unconfirmed (there: where it would be), and None
+            for stagnation, where no level was ever left.
         last_good_step: the step before the onset, or the last step of a curve without one; None if never learned.
         last_good_lr: the LR that the update at `last_good_step` used: Max LR, if an LR was given.
         censored: True if nothing diverged by the curve's end: the Max LR is above `last_good_lr`.
-        learned: whether the curve left the unigram level downwards; None if that level is not known.
+        learned: whether the curve left the unigram level downwards; None if that level is not known or the curve is too
+            short to say.
         evidence: JSON-ready numbers behind the verdict (levels, sigma, rule that spoke, ...).
         detector: which detector spoke, with its version.
     """

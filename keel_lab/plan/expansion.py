@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
-from keel_lab.spec.label import label_text
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
 from keel_lab.settings import GridSchedule, ModelSettings, RampSchedule, TrainSettings
 from keel_lab.spec import quantity, rule
+from keel_lab.spec.label import label_text
 from keel_lab.trial import DataRef, OptionValue, Trial
 
 if TYPE_CHECKING:

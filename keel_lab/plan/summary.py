@@ -103,8 +103,8 @@ class Summary:
         if self.seconds is None:
             return "unknown (no step of these models was measured yet)"
         if self.unknown:
-            known = left - self.unknown
-            return f"at least {_duration(self.seconds)}, {at_once}: known for {known} of {left} trials, unknown for {self.unknown}"
+            known = f"known for {left - self.unknown} of {left} trials, unknown for {self.unknown}"
+            return f"at least {_duration(self.seconds)}, {at_once}: {known}"
         return f"{_duration(self.seconds)}, {at_once}"
 
 

@@ -37,7 +37,7 @@ class RayCluster:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         self.local = address == "local"
         self._temp: Path | None = None
-        if self.local and "ray" not in sys.modules:
+        if self.local:
             os.environ.update(_private_settings())
         import ray
 
@@ -114,13 +114,21 @@ def refusal(nodes: list[Mapping[str, float]], resources: Resources) -> UsageErro
 
 
 def _private_settings() -> dict[str, str]:
-    """What must be in the environment before Ray is imported: loopback only (STACK), no telemetry, a secret."""
+    """What must be in the environment before Ray is imported: loopback only (STACK), no telemetry, a secret.
+
+    Where something else has imported Ray before, its library has already read the environment: a secret that only the
+    new daemons know would lock the driver out.
+    """
     settings = {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
     }
-    if "RAY_AUTH_MODE" not in os.environ:
+    if "ray" in sys.modules:
+        if os.environ.items() >= settings.items():
+            return settings
+        logger.warning("Ray was imported before keel_lab could restrict it to this machine: its ports may be reachable")
+    elif "RAY_AUTH_MODE" not in os.environ:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     return settings
 

@@ -119,10 +119,10 @@ def _range(key: str, node: Node, kind: Kind, problems: list[Problem]) -> list[tu
         return refuse(node.found(), f"{kind.allowed}; no range is possible here")
     if len(entries) != 1 or (form := next(iter(entries))) not in RANGES:
         near = nearest(next(iter(entries)), RANGES) if len(entries) == 1 else None
-        return refuse(node.found(), f"a value, a list of values, {_FORMS}", near)
+        return refuse(node.found(), f"must be a value, a list of values, {_FORMS}", near)
     bounds = entries[form].plain()
     if not (isinstance(bounds, list) and len(bounds) == 3 and all(map(_is_number, bounds))):
-        return refuse(node.found(), f"a range is {_FORMS}: three numbers")
+        return refuse(node.found(), f"must be {_FORMS}: three numbers")
     low, high, count = bounds
     if not isinstance(count, int) or not 2 <= count <= LONGEST:
         return refuse(node.found(), f"n, the number of values, must be an integer from 2 to {LONGEST}")

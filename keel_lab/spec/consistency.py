@@ -1,4 +1,4 @@
-"""Checks across keys, for every combination of their values; each distinct problem is named once, at the key to blame."""
+"""Checks across keys, for every combination of values; each distinct problem is named once, at the key to blame."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keel_lab.errors import Problem
-from keel_lab.spec.label import label_text
 from keel_lab.spec import kind, quantity, rule
+from keel_lab.spec.label import label_text
 from keel_lab.spec.node import Node
 from keel_lab.spec.reading import Reading
 
@@ -72,7 +72,7 @@ class _Checker:
         for values in self.combinations(width, heads):
             wide, many = values[width][0], values[heads][0]
             if wide % (2 * many):
-                fitting = [str(count) for count in range(1, min(wide, 512) + 1) if wide % (2 * count) == 0]
+                fitting = [str(count) for count in range(1, min(wide, 128) + 1) if wide % (2 * count) == 0]
                 why = "a head has an even width, as RoPE turns pairs"
                 choice = f"must be one of {', '.join(fitting)} at width {wide} ({why})" if fitting else ""
                 multiple = f"must be a multiple of {2 * many} with {many} heads ({why})"
@@ -82,7 +82,7 @@ class _Checker:
         for values in self.combinations(heads, kv_heads):
             many, groups = values[heads][0], values[kv_heads][0]
             if many % groups:
-                fitting = [str(count) for count in range(1, min(many, 512) + 1) if many % count == 0]
+                fitting = [str(count) for count in range(1, min(many, 128) + 1) if many % count == 0]
                 multiple = f"must be a multiple of kv_heads ({groups})"
                 choice = f"must divide heads ({many}): one of {', '.join(fitting)}"
                 self.blame("kv_heads", values, {kv_heads: choice, heads: multiple})

@@ -20,7 +20,7 @@ class GridReader:
     """Reads `grid` and `per_architecture`; what is wrong is added to `problems`.
 
     Attributes:
-        axes: values by key (`architecture`, `blocks`, `seed`, `model.width`, `options.alpha`, ...), in the file's order.
+        axes: values by key (`architecture`, `blocks`, `seed`, `model.width`, `options.alpha`), in the file's order.
         own: `per_architecture`: values by architecture and option.
     """
 
@@ -55,8 +55,8 @@ class GridReader:
                 "grid.architecture", entries["architecture"], self._name(), self.problems
             )
         else:
-            names = ", ".join(self.catalogue.names())
-            self._missing(place, "grid.architecture", f"required under grid: a list of architectures: {names}")
+            shipped = ", ".join(self.catalogue.names())
+            self._missing(place, "grid.architecture", f"required under grid: a list of architectures: {shipped}")
         if "depth" not in entries:
             self._missing(place, "grid.depth", "required under grid: depth: {blocks: [16]} or {sublayers: [32]}")
         order: list[str] = []
@@ -83,7 +83,7 @@ class GridReader:
             if declaration is None:
                 continue
             if node.mapping is None:
-                self._refuse(node, path, node.found(), f"a mapping of options; {_having(declaration)}")
+                self._refuse(node, path, node.found(), f"must be {{option: value}}; {_having(declaration)}")
                 continue
             values = self.own.setdefault(name, {})
             for option, given in node.mapping.items():
@@ -130,7 +130,13 @@ class GridReader:
             return self.catalogue.declaration(name)
         except KeyError:
             names = self.catalogue.names()
-            self._refuse(node, path, "an unknown architecture", f"there are {', '.join(names)}", nearest(name, names))
+            self._refuse(
+                node,
+                path,
+                "an unknown architecture",
+                f"must be one of {', '.join(names)}, or package.module:Name",
+                nearest(name, names),
+            )
         except KeelLabError as error:
             self._refuse(node, path, name, f"must be an architecture that can be loaded: {error}")
         return None

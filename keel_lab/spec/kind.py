@@ -12,9 +12,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from keel_lab.architecture import Option
-from keel_lab.spec.label import label_text
 from keel_lab.settings import LARGEST
 from keel_lab.spec import quantity, rule
+from keel_lab.spec.label import label_text
 from keel_lab.spec.node import Node
 
 
@@ -93,7 +93,7 @@ def of_field(info: FieldInfo) -> Kind:
     """The kind of a field of a settings model."""
     annotation: Any = info.annotation
     if info.metadata:
-        annotation = Annotated[(annotation, *info.metadata)]  # type: ignore[assignment]
+        annotation = Annotated[(annotation, *info.metadata)]
     adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=ConfigDict(strict=True))
     schema = adapter.json_schema()
     parts = schema.get("anyOf", [schema])

@@ -1,4 +1,4 @@
-"""How a value is written in names, tables and tags: short, yet exact, so that two values never look alike (CASES 11)."""
+"""How a value is written in names, tables and tags: short, yet exact: no two values look alike (CASES 11)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 def label_text(value: str | float | bool) -> str:
     """The shortest text that reads back as `value`: `1e-5`, `0.01`, `600`, `true`, `L^0.25`.
 
-    A float is written with the fewest digits that tell it from every other float; whole ones lose their `.0`, since 1 and
-    1.0 are one value in a sweep.
+    A float is written with the fewest digits that tell it from every other float; whole ones lose their `.0`, since 1
+    and 1.0 are one value in a sweep.
     """
     if isinstance(value, str):
         return value

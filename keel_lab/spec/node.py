@@ -1,4 +1,7 @@
-"""Sweep text as a tree that remembers where everything stood. YAML 1.2: `1e-4` is a float, `off` and `1_000` are strings."""
+"""Sweep text as a tree that remembers where everything stood.
+
+YAML 1.2: `1e-4`, `3e6`, `.5` and `1.` are floats, `off` and `1_000` are strings.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from keel_lab.errors import Problem, SpecError
 
 if TYPE_CHECKING:
+    from ruamel.yaml.error import MarkedYAMLError
     from ruamel.yaml.nodes import Node as YamlNode
 
 Scalar = None | bool | int | float | str
@@ -21,6 +25,14 @@ _SPECIAL = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LONGEST_NUMBER = 400  # characters; every float that is one is shorter
 _MOST_NODES = 200_000  # aliases of aliases can grow without bound
 _SHOWN = 60
+_REMEDY = "check brackets, quotes, colons and indentation there"
+_REMEDIES = {  # by what the parser says
+    "\\t": "indent with spaces",
+    "another document": "a sweep file is one document: remove what follows the line ---",
+    "alias": "text that starts with * or & needs quotes",
+    "duplicate anchor": "text that starts with * or & needs quotes",
+    "cannot start any token": "text that starts with @, %, ` or a tab needs quotes",
+}
 
 
 @dataclass(frozen=True)
@@ -104,8 +116,8 @@ def read(text: str, source: str, problems: list[Problem], *, whole_place: str | 
 
     def broken(line: int | None, reason: str) -> SpecError:
         place = whole_place or (source if line is None else f"{source}:{line}")
-        remedy = "quote text that holds any of : # [ ] { } , & * ! | > % @"
-        return SpecError([Problem(place, "(whole file)" if not whole_place else "value", f"no YAML: {reason}", remedy)])
+        remedy = next((advice for sign, advice in _REMEDIES.items() if sign in reason), _REMEDY)
+        return SpecError([Problem(place, "(whole file)", f"text that is no YAML ({reason})", remedy)])
 
     try:
         root = YAML(typ="safe", pure=True).compose(text)
@@ -114,13 +126,21 @@ def read(text: str, source: str, problems: list[Problem], *, whole_place: str | 
         return _Reader(source, problems, whole_place).node(root)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise broken(mark.line + 1 if mark else None, _one_line(error.problem or error.context or "broken")) from error
+        raise broken(mark.line + 1 if mark else None, _reason(error)) from error
     except YAMLError as error:
         raise broken(_line_of(text, error), _one_line(str(error).split("\n")[0])) from error
     except RecursionError as error:
         raise broken(None, "nested too deeply") from error
     except (ValueError, OverflowError) as error:  # an escape such as "\\U99999999" that names no character
         raise broken(None, _one_line(str(error))) from error
+
+
+def _reason(error: MarkedYAMLError) -> str:
+    said = _one_line(error.problem or error.context or "broken")
+    start, end = error.context_mark, error.problem_mark
+    if start and end and start.line != end.line and error.context:
+        return f"{said}; {_one_line(error.context)} that starts at line {start.line + 1}"
+    return said
 
 
 def _one_line(text: str) -> str:
@@ -160,7 +180,7 @@ class _Reader:
             return self._scalar(node, key, place)
         self._open.add(id(node))
         if _is_tagged(node):
-            self.refuse(node, key, f"the tag {node.tag}", "tags have no meaning here: remove it")
+            self.refuse(node, key, f"the tag {_tag(node)}", "tags have no meaning here: remove it")
         if kind == "SequenceNode":
             items = tuple(self.node(item, key) for item in node.value)
             result = Node(items, "", place or self.place(node))
@@ -187,13 +207,17 @@ class _Reader:
         return entries
 
     def _scalar(self, node: YamlNode, key: str, key_place: str | None) -> Node:
-        text, plain = node.value, node.style is None
+        text, plain = node.value, getattr(node, "style", None) is None
         if _is_tagged(node):
-            self.refuse(node, key, f"the tag {node.tag}", "tags have no meaning here: remove it")
+            self.refuse(node, key, f"the tag {_tag(node)}", "tags have no meaning here: remove it")
         place = key_place if key_place and plain and not text else self.place(node)  # an empty value has no place
         return Node(scalar(text) if plain else text, text if plain else f'"{text}"', place)
 
 
 def _is_tagged(node: YamlNode) -> bool:
     """Whether the user wrote a tag, rather than YAML finding one."""
-    return node.ctag.handle is not None or not node.tag.startswith("tag:yaml.org,2002:")
+    return node.ctag.handle is not None or not str(node.tag).startswith("tag:yaml.org,2002:")
+
+
+def _tag(node: YamlNode) -> str:
+    return str(node.tag).replace("tag:yaml.org,2002:", "!!")

@@ -12,14 +12,12 @@ from keel_lab.errors import Problem, SpecError
 from keel_lab.spec import fields
 from keel_lab.spec.node import Node, read
 
-_EXCLUDES = {
+_EXCLUDES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("grid", "seed"): [("grid", "init_seed"), ("grid", "data_seed")],
     ("grid", "depth", "blocks"): [("grid", "depth", "sublayers")],
     ("grid", "depth", "sublayers"): [("grid", "depth", "blocks")],
     ("data", "corpus"): [("data", "text")],
     ("data", "text"): [("data", "corpus")],
-    ("schedule", "warmup"): [("schedule", "warmup_steps")],
-    ("schedule", "warmup_steps"): [("schedule", "warmup")],
     ("ramp", "preset"): [("ramp", key) for key in fields.PRESETS["paper"]],
 }
 
@@ -65,7 +63,7 @@ def _parse(text: str, problems: list[Problem]) -> tuple[tuple[str, ...], Node] |
 
 
 def _path(key: str) -> tuple[str, ...]:
-    """Splits at dots, except where a dotted name is one key: `grid.model.width`, `per_architecture.pkg.mod:Name.alpha`."""
+    """Splits at dots, except inside one key: `grid.model.width`, `per_architecture.package.module:Name.alpha`."""
     top, *rest = key.split(".")
     if top == "grid" and rest and rest[0] != "depth":
         return (top, ".".join(rest))

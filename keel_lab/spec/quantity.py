@@ -18,6 +18,7 @@ _MEMORY_UNITS = {
     for kind, base in (("iB", 1024), ("B", 1000))
 }
 _TIME_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?\s*[dhms]\s*)+")
 _LEAST_MEMORY = 1024**2
 _LONGEST = 40  # characters; a longer one is a slip, and slow to compute with
 

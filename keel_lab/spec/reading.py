@@ -140,7 +140,9 @@ class Reading:
         wanted = fields.PROTOCOLS[self.protocol]
         if name in fields.PROTOCOLS.values() and name != wanted:
             if given is not None and given.value is not None and self._protocol_is_known():
-                allowed = f"protocol {self.protocol} takes `{wanted}` instead: remove {name} (on the command line: {name}=null)"
+                allowed = (
+                    f"protocol {self.protocol} has {wanted} instead: remove {name} (on the command line {name}=null)"
+                )
                 self._refuse(given, name, f"a section of protocol {'ramp' if name == 'ramp' else 'grid'}", allowed)
             return
         node = self._section(name)
@@ -175,7 +177,8 @@ class Reading:
         for key, child in entries.items():
             if key in kinds:
                 values = axis.read(f"{name}.{key}", child, kinds[key], self.problems, single=_FIXED[name]).values
-                found.update({key: value for value in values})
+                if values:
+                    found[key] = values[0]
         if name == "data" and "corpus" in entries and "text" in entries:
             self._refuse(
                 entries["text"], "data.text", "text beside corpus", "a sweep trains on one of the two: remove one"
@@ -199,7 +202,7 @@ class Reading:
         return f"{homes[0]}.{word}" if homes else None
 
     def _merge(self) -> None:
-        """One source for each key: an axis of the grid replaces its section's constant; anything else twice is refused."""
+        """One source a key: an axis of the grid replaces its section's constant; anything else twice is refused."""
         for key, values in self.grid.axes.items():
             section = self.values.pop(key, None)
             if section is None or (values.listed and not section.listed) or values.values == section.values:
@@ -211,12 +214,10 @@ class Reading:
         if len(pair) > 1:
             self._refuse(pair[0].node, pair[0].key, f"warmup beside {pair[1].key}", "give one of the two")
         needs_lr = self.protocol == "grid" and self._protocol_is_known()
-        if needs_lr and self.given("schedule.lr") is None and not self._has_problem("grid.lr"):
-            grid = self.entries.get("grid") or self.root
+        grid = self.entries.get("grid") or self.root
+        readable = grid.value is None or grid.mapping is not None
+        if needs_lr and readable and self.given("schedule.lr") is None:
             self._refuse(grid, "grid.lr", "nothing", "protocol grid needs learning rates under grid: lr: [1e-3, 3e-3]")
-
-    def _has_problem(self, key: str) -> bool:
-        return any(problem.key == key for problem in self.problems)
 
 
 def sort_problems(problems: Sequence[Problem]) -> list[Problem]:

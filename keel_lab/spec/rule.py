@@ -4,7 +4,8 @@
     power := atom ["^" exponent]                      exponent := [sign] number | "(" [sign] number ["/" number] ")"
     atom  := number | "L" | "sqrt(" rule ")" | "(" rule ")"
 
-A rule is parsed, never evaluated as code. After a division, and before a number, a factor needs its sign (`L/2L` could be read two ways).
+A rule is parsed, never evaluated as code. After a division, and before a number,
+a factor needs its sign (`L/2L` could be read two ways).
 """
 
 from __future__ import annotations

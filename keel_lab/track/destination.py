@@ -50,7 +50,7 @@ def checked_uri(uri: str, place: str = "tracking URI") -> str:
     scheme, separator, rest = uri.partition("://")
     family = scheme.split("+")[0]
     if not separator or family not in (*_DATABASES, *_SERVERS):
-        raise UsageError(f"{place}: found {uri!r}; {_ALLOWED}{_hint(uri, family if separator else '')}")
+        raise UsageError(f"{place}: found {shown(uri)!r}; {_ALLOWED}{_hint(uri, family if separator else '')}")
     if family == "sqlite":
         return _checked_sqlite(uri, scheme, rest, place)
     if not urlsplit(uri).hostname:
@@ -70,9 +70,9 @@ def _hint(uri: str, family: str) -> str:
 def _checked_sqlite(uri: str, scheme: str, rest: str, place: str) -> str:
     path = rest[1:]
     if not rest.startswith("/") or not path or path == ":memory:" or path.endswith("/"):
-        raise UsageError(f"{place}: found {uri!r}, which names no file; {_ALLOWED}")
+        raise UsageError(f"{place}: found {shown(uri)!r}, which names no file; {_ALLOWED}")
     if set(path) & set("?#%"):
-        raise UsageError(f"{place}: found {uri!r}; MLflow cannot open an SQLite file with ?, # or % in its path")
+        raise UsageError(f"{place}: found {shown(uri)!r}; MLflow cannot open an SQLite file with ?, # or % in its path")
     return f"{scheme}:///{Path(path).absolute()}"
 
 

@@ -176,7 +176,7 @@ class Outbox:
             return Work("catch_up", payload=ids)
         if self._starts:
             return Work("start", _pop_first(self._starts)[0])
-        if self._live and now >= self._live_due and not self.closing:
+        if self._live and (now >= self._live_due or self.closing):
             work = Work("live", *_pop_first(self._live))
             self._live_due = self._live_due if self._live else now + LIVE_EVERY
             return work

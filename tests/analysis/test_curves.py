@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 
 import pytest
 
@@ -31,7 +32,7 @@ def words(svg):
     """Comments of the SVG: with outlined glyphs, matplotlib writes each text as one."""
     parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     root = ElementTree.fromstring(svg, parser)
-    return [node.text.strip() for node in root.iter() if node.tag is ElementTree.Comment]
+    return [unescape(node.text.strip()) for node in root.iter() if node.tag is ElementTree.Comment]
 
 
 def test_a_panel_a_finished_cell_with_onset_and_censoring(drawn, tmp_path):

@@ -117,3 +117,13 @@ def test_a_result_judged_otherwise_is_judged_again_from_its_curve(lab, curve_lik
     assert frame["mode"][0] == "collapse"
     assert frame.detector[0] == DETECTOR
     assert frame.onset_step[0] == pytest.approx(150, abs=10)
+
+
+def test_a_curve_that_ends_too_early_for_new_thresholds_is_undecided(lab, curve_like):
+    planned = lab.plan("t", "keel")
+    lab.finish(planned, lab.diverged(planned, 150), curve=curve_like(planned.trial, 280, onset=150))
+    lab.save("t", Thresholds(confirm_samples=500))
+    frame = analysis.load("t", lab.root)
+    assert frame.verdict[0] == "undecided"
+    assert frame.max_lr_kind[0] == "undecided"
+    assert math.isnan(frame.max_lr[0])

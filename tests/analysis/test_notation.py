@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from keel_lab.detect.max_lr import MaxLR
 
 from analysis import notation
 from analysis.statistics import Ratio, summarise
+from keel_lab.detect.max_lr import MaxLR, MaxLRKind
 
 
 def of(*lrs, cut=(), modes=(), **more):
-    readings = [MaxLR("measured", lr) for lr in lrs] + [MaxLR("censored", lr) for lr in cut]
+    readings = [MaxLR(MaxLRKind.MEASURED, lr) for lr in lrs] + [MaxLR(MaxLRKind.CENSORED, lr) for lr in cut]
     return summarise(readings, modes, **more)
 
 
@@ -28,8 +28,8 @@ def test_bounds_are_written_as_they_were_set(lr, text):
 def test_max_lr_in_words():
     assert notation.max_lr(of(0.0251)) == "2.51e-2"
     assert notation.max_lr(of(cut=[0.1])) == "> 0.1 (censored)"
-    assert notation.max_lr(summarise([MaxLR("not_learned", None)], [])) == "not learned at this slope"
-    assert notation.max_lr(summarise([MaxLR("undecided", None)], [])) == "undecided"
+    assert notation.max_lr(summarise([MaxLR(MaxLRKind.NOT_LEARNED)], [])) == "not learned at this slope"
+    assert notation.max_lr(summarise([MaxLR(MaxLRKind.UNDECIDED)], [])) == "undecided"
     assert notation.max_lr(of(failed=1)) == "failed"
     assert notation.max_lr(of(not_run=1)) == "not run"
 

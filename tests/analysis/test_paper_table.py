@@ -14,7 +14,7 @@ def test_ratios_by_hand():
     assert len(ratios()) == 12
 
 
-def test_only_the_papers_depths_and_its_keel_compare(lab):
+def test_only_the_papers_depths_and_options_compare(lab):
     def ratio(architecture, blocks, **options):
         return ratio_for(lab.plan("t", architecture, blocks, options=options).trial)
 
@@ -24,3 +24,7 @@ def test_only_the_papers_depths_and_its_keel_compare(lab):
     assert ratio("admin", 32) is None
     assert ratio("keel", 32, alpha=64.0) == pytest.approx(1.3203, rel=1e-4)
     assert ratio("keel", 32, alpha=1.0) is None
+    assert ratio("keel", 32, alpha=64.0, first_ffn_norm=False) is None
+    assert ratio("deepnorm", 32, alpha=64**0.25, beta=0.25) == pytest.approx(3.5e-4 / 7.65e-3)
+    assert ratio("deepnorm", 32, alpha=1.0) is None
+    assert ratio("mix_ln", 32, fraction=0.5) is None

@@ -6,22 +6,22 @@ import math
 import random
 
 import pytest
-from keel_lab.detect.max_lr import MaxLR
 from scipy.stats import CensoredData, ecdf
 
 from analysis.statistics import Ratio, coverage, log_median, ratio_of, summarise
+from keel_lab.detect.max_lr import MaxLR, MaxLRKind
 
 
 def measured(lr):
-    return MaxLR("measured", lr)
+    return MaxLR(MaxLRKind.MEASURED, lr)
 
 
 def censored(lr):
-    return MaxLR("censored", lr)
+    return MaxLR(MaxLRKind.CENSORED, lr)
 
 
-NEVER = MaxLR("not_learned", None)
-UNDECIDED = MaxLR("undecided", None)
+NEVER = MaxLR(MaxLRKind.NOT_LEARNED)
+UNDECIDED = MaxLR(MaxLRKind.UNDECIDED)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,199 @@
+"""The curve's noise, its level now, and the best level it has reached, as an upper confidence bound. O(1) a sample.
+
+Noise: the mean of |second differences|, each cut at three times the mean, since trends cancel and spikes must not count:
+E|y_t - 2 y_(t-1) + y_(t-2)| = sqrt(6) sqrt(2 / pi) sigma for Gaussian noise. Autocorrelated noise hides in neighbours, so the same is
+taken at lag 4, and the larger counts; their ratio also widens the standard errors of means.
+
+Level: means of the last 4, 16 and 32 samples, each sample cut to within some sigma of the 4-sample mean. The short mean follows a
+steep start, the long one settles a flat one; an average with a tail (EMA) does neither: on a start that falls and turns within ten
+samples its lag hides the turn.
+
+Best: the smallest of mean + z * standard error over all windows and steps, with z = max(3, sqrt(2 ln n)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from keel_lab.detect.thresholds import Thresholds
+
+WINDOWS = (4, 16, 32)
+MIN_SAMPLES = 8  # six second differences: fewer say nothing of the noise
+_RING = 32
+_LAG = 4
+_LAG_FROM = 48  # a start's curvature would pass for autocorrelation: it is over by then
+_SETTLED = 32  # levels older than this rest on a noise that was known
+_ABSOLUTE = math.sqrt(6.0) * math.sqrt(2.0 / math.pi)
+_MEDIAN = math.sqrt(6.0) * 0.6745
+_NOISE_GAIN = 0.03  # a memory of some 60 differences: sigma to about 10%
+_CUT = 3.0
+_ROOT32 = 32.0**-0.5
+
+
+class Baseline:
+    """What the next sample is held against.
+
+    Attributes:
+        count: samples seen.
+        sigma: noise of one sample, nats.
+        error_sigma: sigma as it enters standard errors: widened where samples are correlated.
+        short, level: mean of the last 4 and the last 16 samples, nats.
+        best, best_step, best_error: the best level, when it was reached, and its standard error, nats.
+        reference: upper confidence bound of the best level; infinite before the fourth sample.
+        onset_reference: the same with z = sqrt(2 ln n), not floored: for dating, not for alarms.
+    """
+
+    __slots__ = (
+        "_best_count",
+        "_best_onset_z",
+        "_best_sigma",
+        "_best_z",
+        "_cap",
+        "_confidence",
+        "_factor",
+        "_floor",
+        "_lagged",
+        "_last",
+        "_near",
+        "_onset_z",
+        "_previous",
+        "_ring",
+        "_sum4",
+        "_sum16",
+        "_sum32",
+        "_z",
+        "best",
+        "best_step",
+        "count",
+        "error_sigma",
+        "level",
+        "onset_reference",
+        "reference",
+        "short",
+        "sigma",
+    )
+
+    def __init__(self, thresholds: Thresholds, start: Sequence[float]) -> None:
+        """Takes the noise from the first `MIN_SAMPLES` samples, which are then to be added in their order."""
+        self._cap = thresholds.level_cap_sigma
+        self._confidence = thresholds.best_confidence
+        self._floor = thresholds.noise_floor * _ABSOLUTE
+        differences = [abs(a - 2.0 * b + c) for a, b, c in zip(start, start[1:], start[2:], strict=False)]
+        self._near = max(median(differences) * _ABSOLUTE / _MEDIAN, self._floor)
+        self._lagged = 0.0
+        self.sigma = self.error_sigma = self._near / _ABSOLUTE
+        self._ring = [0.0] * _RING
+        self._last = self._previous = 0.0
+        self._sum4 = self._sum16 = self._sum32 = 0.0
+        self._z, self._onset_z = self._confidence, 0.0
+        self.count = 0
+        self.short = self.level = median(start[:3])
+        self.best = self.reference = self.onset_reference = math.inf
+        self.best_step = self._best_count = 0
+        self._best_sigma = self._factor = self._best_z = self._best_onset_z = 0.0
+
+    @property
+    def best_error(self) -> float:
+        """Standard error of the best level, nats."""
+        return self._best_sigma * self._factor
+
+    @property
+    def level_error(self) -> float:
+        """Standard error of the level now, nats."""
+        return self.error_sigma / math.sqrt(min(max(self.count, 1), 16))
+
+    def add(self, y: float, step: int, learn_noise: bool) -> None:
+        """Takes in a sample, nats; `learn_noise` is False while the curve is clearly on its way up."""
+        count = self.count = self.count + 1
+        if learn_noise and count > MIN_SAMPLES:
+            self._learn(y, count)
+        self._previous, self._last = self._last, y
+        reach = self._cap * self.sigma
+        short = self.short
+        x = short - reach if y < short - reach else short + reach if y > short + reach else y
+        if count <= _RING:
+            self._ring[count - 1] = x
+            self._start(count, step)
+        else:
+            self._advance(x, count, step)
+        sigma = self.error_sigma
+        if sigma > self._best_sigma or (count <= 2 * _SETTLED and self._best_count <= _SETTLED):
+            self._best_sigma = sigma
+            self._bound()
+
+    def _learn(self, y: float, count: int) -> None:
+        gain = _NOISE_GAIN if count > 33 else 1.0 / count
+        near = self._near
+        difference = abs(y - 2.0 * self._last + self._previous)
+        near += gain * ((difference if difference < _CUT * near else _CUT * near) - near)
+        near = self._near = near if near > self._floor else self._floor
+        widest = near
+        if count > _LAG_FROM:
+            ring = self._ring
+            difference = abs(y - 2.0 * ring[(count - 1 - _LAG) & 31] + ring[(count - 1 - 2 * _LAG) & 31])
+            lagged = self._lagged or near
+            lagged += _NOISE_GAIN * ((difference if difference < _CUT * lagged else _CUT * lagged) - lagged)
+            self._lagged = lagged
+            if lagged > near:
+                widest = lagged
+        self.sigma = widest / _ABSOLUTE
+        self.error_sigma = widest * widest / (near * _ABSOLUTE)
+
+    def _start(self, count: int, step: int) -> None:
+        seen = self._ring[:count]
+        self._onset_z = math.sqrt(2.0 * math.log(count + 1.0))
+        self._z = max(self._confidence, self._onset_z)
+        for window in WINDOWS:
+            n = min(window, count)
+            mean = math.fsum(seen[-n:]) / n
+            if window == 4:
+                self.short = mean
+            elif window == 16:
+                self.level = mean
+            if count >= WINDOWS[0] and mean + self._z * self.error_sigma / math.sqrt(n) < self.reference:
+                self._improve(mean, 1.0 / math.sqrt(n), step)
+            if n == count:
+                break  # wider windows hold the same samples
+        if count < 16:
+            self.level = math.fsum(seen) / count
+        if count == _RING:
+            self._refresh(count)
+
+    def _advance(self, x: float, count: int, step: int) -> None:
+        ring = self._ring
+        slot = (count - 1) & 31
+        self._sum4 = sum4 = self._sum4 + x - ring[slot - 4]
+        self._sum16 = sum16 = self._sum16 + x - ring[slot - 16]
+        self._sum32 = sum32 = self._sum32 + x - ring[slot]
+        ring[slot] = x
+        self.short = short = sum4 * 0.25
+        self.level = level = sum16 * 0.0625
+        margin = self._z * self.error_sigma
+        if short + margin * 0.5 < self.reference:
+            self._improve(short, 0.5, step)
+        if level + margin * 0.25 < self.reference:
+            self._improve(level, 0.25, step)
+        if sum32 * 0.03125 + margin * _ROOT32 < self.reference:
+            self._improve(sum32 * 0.03125, _ROOT32, step)
+        if slot == 31:
+            self._refresh(count)
+
+    def _refresh(self, count: int) -> None:
+        """Once in 32 samples: sums anew, so that rounding (after a blow-up above all) does not last; and z."""
+        ring = self._ring
+        self._sum4, self._sum16, self._sum32 = math.fsum(ring[28:]), math.fsum(ring[16:]), math.fsum(ring)
+        self._onset_z = math.sqrt(2.0 * math.log(count + 1.0))
+        self._z = max(self._confidence, self._onset_z)
+
+    def _improve(self, level: float, factor: float, step: int) -> None:
+        self.best, self.best_step, self._factor = level, step, factor
+        self._best_count, self._best_sigma = self.count, self.error_sigma
+        self._best_z, self._best_onset_z = self._z, self._onset_z
+        self._bound()
+
+    def _bound(self) -> None:
+        error = self._best_sigma * self._factor
+        self.reference = self.best + self._best_z * error
+        self.onset_reference = self.best + min(self._best_z, self._best_onset_z) * error

@@ -1,0 +1,41 @@
+"""Max LR: what one verdict says of the largest learning rate (DESIGN section 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from keel_lab.detect.verdict import Status, Verdict
+
+
+class MaxLRKind(StrEnum):
+    """How far a curve tells its Max LR."""
+
+    MEASURED = "measured"  # it diverged: `lr` is the LR at the last good step
+    CENSORED = "censored"  # it did not: Max LR is above `lr`
+    NOT_LEARNED = "not_learned"  # there is no good step: it never left the unigram level, or was bad from its first step
+    UNDECIDED = "undecided"  # too short, still suspect at its end, or no LR is known
+
+
+@dataclass(frozen=True)
+class MaxLR:
+    """A reading of Max LR.
+
+    Attributes:
+        kind: see `MaxLRKind`.
+        lr: set if and only if the kind is measured or censored.
+    """
+
+    kind: MaxLRKind
+    lr: float | None = None
+
+
+def max_lr(verdict: Verdict) -> MaxLR:
+    """The LR at the last good step, with its censoring. It holds for the ramp's shape and slope only."""
+    if verdict.status in (Status.UNDECIDED, Status.UNCONFIRMED):
+        return MaxLR(MaxLRKind.UNDECIDED)
+    if verdict.learned is False or verdict.last_good_step is None:
+        return MaxLR(MaxLRKind.NOT_LEARNED)
+    if verdict.last_good_lr is None:
+        return MaxLR(MaxLRKind.UNDECIDED)
+    return MaxLR(MaxLRKind.CENSORED if verdict.censored else MaxLRKind.MEASURED, verdict.last_good_lr)

@@ -1,0 +1,96 @@
+"""What `keel-lab status` prints: how far a stored sweep is, cell by cell. Reads only."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from keel_lab.columns import aligned
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import Outcome, TrialResult
+from keel_lab.schedule.live_snapshot import running_trials
+from keel_lab.schedule.progress import describe
+from keel_lab.schedule.settled import settled_results
+from keel_lab.store import lease
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import Sweeps
+from keel_lab.store.trials import Trials
+
+WAITING, RUNNING, STOPPED, FAILED = "waiting", "running", "stopped", "failed"
+
+
+def describe_status(name: str, root: Root, *, as_json: bool) -> str:
+    """The status of a stored sweep as text or JSON, without a trailing newline.
+
+    Raises:
+        UsageError: if there is no sweep of that name.
+    """
+    sweep = Sweeps(root).load(name)
+    trials = Trials(root)
+    results = settled_results(trials, sweep.trials, sweep.thresholds)
+    driver = lease.holder(root, name)
+    running = running_trials(root, name) if driver else {}
+    rows = [_trial(planned, results.get(planned.trial.id), running, trials, root) for planned in sweep.trials]
+    counts = Counter(row["state"] for row in rows)
+    status = {
+        "name": name,
+        "question": sweep.spec.get("question"),
+        "driver": driver,
+        "trials": len(rows),
+        "states": dict(sorted(counts.items())),
+        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] == len(rows),
+        "cells": _cells(sweep.trials, rows),
+    }
+    return json.dumps(status, indent=2, allow_nan=False) if as_json else _text(status)
+
+
+def _trial(
+    planned: PlannedTrial,
+    result: TrialResult | None,
+    running: Mapping[str, Mapping[str, Any]],
+    trials: Trials,
+    root: Root,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": planned.trial.id, "name": planned.name, "steps": planned.trial.schedule.steps}
+    if result is not None:
+        words = describe(result.verdict, planned.trial)
+        return {**row, "state": str(result.outcome), "step": result.steps, "verdict": words}
+    live = running.get(planned.trial.id)
+    if live is not None:
+        loss = live["loss"] if math.isfinite(live["loss"]) else None
+        return {**row, "state": RUNNING, "step": live["step"], "loss": loss, "verdict": live["state"]}
+    attempts = trials.attempts(planned.trial.id)
+    if attempts:
+        last = attempts[-1]
+        return {**row, "state": FAILED, "attempts": len(attempts), "verdict": f"{last.kind}: {last.message}"}
+    stopped = root.exists(f"trials/{planned.trial.id}/checkpoints/last.json")
+    return {**row, "state": STOPPED if stopped else WAITING}
+
+
+def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    cells: dict[Any, dict[str, Any]] = {}
+    for planned, row in zip(trials, rows, strict=True):
+        cell = cells.setdefault(planned.cell, {"cell": str(planned.cell), **planned.cell.to_json(), "trials": []})
+        cell["trials"].append(row)
+    return list(cells.values())
+
+
+def _text(status: Mapping[str, Any]) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
+    driver = status["driver"]
+    who = "nobody runs it now"
+    if driver and driver.get("pid") is not None:
+        since = datetime.fromtimestamp(driver["started"]).astimezone().isoformat(" ", "seconds")
+        who = f"run by pid {driver['pid']} on {driver['host']} since {since}"
+    lines = [("trial", "state", "step", "loss", "verdict")]
+    for cell in status["cells"]:
+        for row in cell["trials"]:
+            loss = row.get("loss")
+            step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
+            lines.append((row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-")))
+    hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
+    return f"sweep {status['name']}: {status['trials']} trials: {states}; {who}\n\n{aligned(lines, right={2, 3})}{hint}"

@@ -1,0 +1,177 @@
+"""Real processes, real signals: whatever is killed, finished trials stay finished and the results are the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keel_lab.schedule.interrupts import Interrupts
+from keel_lab.schedule.local_executor import LocalExecutor
+from keel_lab.schedule.plain_lines import PlainLines
+from keel_lab.schedule.proposer import ListProposer
+from keel_lab.schedule.runner import run_sweep
+from keel_lab.settings import Budget
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import Sweeps
+from keel_lab.store.trials import Trials
+from keel_lab.track.tracker import NullTracker
+from tests.toy_sweep import killable_sweep, outcome, sweep_of_a_killed_worker
+from tests.toy_trainer import starts
+
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 120.0  # seconds; only ever waited for when something is broken
+
+
+class Driver:
+    """A driver in a process group of its own, as a terminal would make one, on a store under `folder`."""
+
+    def __init__(self, folder: Path, *options: str, sleep: float = 0.0) -> None:
+        self.root = Root.open(folder / "store")
+        self.side = folder / "side"
+        self._log = folder / "stderr.txt"
+        environment = {**os.environ, "KEEL_TOY_SIDE": str(self.side), "KEEL_TOY_SLEEP": str(sleep)}
+        environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *os.environ.get("PYTHONPATH", "").split(":")])
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.toy_sweep", str(folder / "store"), *options],
+                cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip
+
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        """Waits for a moment of the run."""
+        until = time.monotonic() + PATIENCE
+        while not true():
+            assert self._process.poll() is None, f"the driver ended early:\n{self.log}"
+            assert time.monotonic() < until, f"it never came to that:\n{self.log}"
+            time.sleep(0.01)
+
+    def signal_group(self, number: int) -> None:
+        """What a terminal does on Ctrl-C: every process of the group gets the signal."""
+        os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """kill -9 of the driver alone."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        self._process.stdout.close()
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and standard output."""
+        output, _ = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, output
+
+    @property
+    def log(self) -> str:
+        """Standard error."""
+        return self._log.read_text()
+
+    @property
+    def done(self) -> set[str]:
+        """Ids of the trials that have their result."""
+        return set(Trials(self.root).results([planned.trial.id for planned in killable_sweep().trials]))
+
+    def started(self) -> dict[str, int]:
+        """How often each trial was started."""
+        return {planned.trial.id: len(starts(self.side, planned.trial.id)) for planned in killable_sweep().trials}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Root:
+    """The results of both sweeps, run one after the other in this process."""
+    root = Root.open(tmp_path_factory.mktemp("undisturbed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEEL_TOY_SIDE", str(tmp_path_factory.mktemp("side")))
+        for sweep in (killable_sweep(), *[sweep_of_a_killed_worker()]):
+            trials = [planned for planned in sweep.trials if planned.trial.architecture != "toy_kill_once"]
+            executor, display = LocalExecutor(), PlainLines(sys.stderr)
+            kept = type(sweep)(**{**vars(sweep), "trials": tuple(trials)})
+            run_sweep(kept, root, executor, NullTracker(), ListProposer(trials), display, Budget(), Interrupts())
+    return root
+
+
+def test_kill_9_of_the_driver_at_several_moments(tmp_path, undisturbed):
+    trials = [planned.trial for planned in killable_sweep().trials]
+    finished: dict[str, int] = {}
+    for results in (0, 1, 3):  # killed with so many results there, and two trials in flight
+        driver = Driver(tmp_path, sleep=0.008)
+        running = sum(driver.started().values())
+        driver.wait_until(lambda: len(driver.done) >= results and sum(driver.started().values()) > running)
+        driver.kill()
+        assert len(driver.done) < len(trials), "it was killed too late to test anything"
+        time.sleep(3)  # orphaned workers may still finish what they have
+        for trial_id, count in finished.items():
+            assert driver.started()[trial_id] == count, "a finished trial was run again"
+        finished = {trial_id: driver.started()[trial_id] for trial_id in driver.done}
+    last = Driver(tmp_path)
+    code, output = last.end()
+    assert code == 0, last.log
+    summary = json.loads(output)
+    assert (summary["completed"], summary["diverged"], summary["left"]) == (3, 3, 0)
+    assert summary["reused"] == len(finished)
+    for trial_id, count in finished.items():
+        assert last.started()[trial_id] == count, "a finished trial was run again"
+    for trial in trials:
+        assert outcome(last.root, trial) == outcome(undisturbed, trial)
+    judged = [Sweeps(root).judgements("toys", killable_sweep().thresholds) for root in (last.root, undisturbed)]
+    assert {trial.id: judged[0][trial.id] for trial in trials} == {trial.id: judged[1][trial.id] for trial in trials}
+
+
+def test_kill_9_of_a_worker_retries_its_trial_and_no_other_notices(tmp_path, undisturbed):
+    driver = Driver(tmp_path, "--kill-worker")
+    code, output = driver.end()
+    assert code == 0, driver.log
+    summary = json.loads(output)  # the only thing on standard output, whatever Ray has to say of the death
+    assert (summary["completed"], summary["failed"]) == (4, 0)
+    killed, *others = [planned.trial for planned in sweep_of_a_killed_worker().trials]
+    assert starts(driver.side, killed.id) == [0, 25]
+    assert "attempt 2 follows" in driver.log
+    assert len(Trials(driver.root).attempts(killed.id)) == 1
+    assert [step.step for step in Trials(driver.root).curve(killed.id)] == list(range(1, 201))
+    for trial in others:
+        assert starts(driver.side, trial.id) == [0]
+        assert outcome(driver.root, trial) == outcome(undisturbed, trial)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_stops_gracefully_and_a_resume_ends_with_the_same_bytes(tmp_path, undisturbed, number, code):
+    driver = Driver(tmp_path, sleep=0.02)
+    driver.wait_until(lambda: sum(driver.started().values()) == 2)
+    time.sleep(0.5)  # some steps
+    if number == signal.SIGINT:
+        driver.signal_group(number)
+    else:
+        os.kill(driver._process.pid, number)  # a terminal sends no SIGTERM; a supervisor sends it to its child
+    ended, output = driver.end()
+    assert ended == code, driver.log
+    summary = json.loads(output)
+    assert summary["left"] == 6
+    assert summary["reason"] == f"interrupted by {signal.Signals(number).name}"
+    begun = [trial_id for trial_id, count in driver.started().items() if count]
+    assert len(begun) == 2
+    steps = {trial_id: Trials(driver.root).checkpoint(trial_id, tmp_path / "x").step for trial_id in begun}
+    assert all(0 < step < 200 for step in steps.values())
+    last = Driver(tmp_path)
+    assert last.end()[0] == 0, last.log
+    for planned in killable_sweep().trials:
+        assert outcome(last.root, planned.trial) == outcome(undisturbed, planned.trial)
+    for trial_id, step in steps.items():
+        assert starts(last.side, trial_id) == [0, step]
+
+
+def test_the_second_ctrl_c_stops_now(tmp_path):
+    driver = Driver(tmp_path, sleep=3600.0)  # no step ever ends: nothing can stop gracefully
+    driver.wait_until(lambda: sum(driver.started().values()) == 2)
+    driver.signal_group(signal.SIGINT)
+    driver.wait_until(lambda: "interrupted by SIGINT" in driver.log)
+    driver.signal_group(signal.SIGINT)
+    code, output = driver.end()
+    assert code == 130, driver.log
+    assert json.loads(output)["left"] == 6

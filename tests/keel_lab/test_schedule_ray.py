@@ -1,0 +1,105 @@
+"""What only the Ray executor promises: warm workers, isolation from deaths, refusals."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from keel_lab.errors import UsageError
+from keel_lab.result import FailureKind, Outcome
+from keel_lab.schedule.ray_cluster import demand, fits, refusal
+from keel_lab.settings import Resources
+from keel_lab.store.root import Root
+from keel_lab.store.trials import Trials
+from tests.toy_sweep import MEMORY, toy_task, toy_trial
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory):
+    from keel_lab.schedule.ray_executor import RayExecutor
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEEL_TOY_SIDE", str(tmp_path_factory.mktemp("side")))
+        made = RayExecutor(toy_trial().resources)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root.open(tmp_path / "store")
+
+
+def collect(executor, count):
+    until = time.monotonic() + 60
+    done = []
+    while len(done) < count and time.monotonic() < until:
+        ended = executor.next_done(0.2)
+        done += [ended] if ended is not None else []
+    assert len(done) == count
+    return done
+
+
+def test_workers_stay_warm_and_have_their_threads(executor, root):
+    for seed in range(8):
+        executor.submit(toy_task(toy_trial(seed=seed), root))
+    done = collect(executor, 8)
+    runs = [(ended.result.execution["pid"], ended.result.execution["runs_here"]) for ended in done]
+    processes = {pid for pid, _ in runs}
+    assert len(processes) <= executor.slots, "a new process for each trial pays the imports again"
+    assert os.getpid() not in processes
+    for process in processes:  # the module's own counter went on from trial to trial
+        assert sorted(n for pid, n in runs if pid == process) == list(range(1, 1 + sum(pid == process for pid, _ in runs)))
+    assert {ended.result.execution["threads"] for ended in done} == {"1"}
+
+
+def test_a_killed_worker_fails_its_trial_only(executor, root):
+    killed, other = toy_trial("toy_kill_once", seed=1), toy_trial(seed=21)
+    executor.submit(toy_task(killed, root))
+    executor.submit(toy_task(other, root))
+    by_id = {ended.task.trial.id: ended for ended in collect(executor, 2)}
+    assert by_id[killed.id].failure.kind is FailureKind.CRASH
+    assert "worker process died" in by_id[killed.id].failure.message
+    assert by_id[other.id].result.outcome is Outcome.COMPLETED
+    executor.submit(toy_task(killed, root, attempt=2))
+    assert collect(executor, 1)[0].result.outcome is Outcome.COMPLETED
+    assert len(Trials(root).curve(killed.id)) == 200
+
+
+def test_workers_are_not_niced_and_import_what_the_driver_imports(executor):
+    import ray
+
+    def look() -> tuple[int, str]:
+        import tests.toy_trainer
+
+        return os.nice(0), tests.toy_trainer.__file__
+
+    import tests.toy_trainer
+
+    assert ray.get(ray.remote(look).options(num_cpus=1).remote()) == (os.nice(0), tests.toy_trainer.__file__)
+
+
+def test_what_can_never_fit_is_refused_before_anything_runs(executor, root):
+    from keel_lab.schedule.ray_executor import RayExecutor
+
+    with pytest.raises(UsageError, match=r"a trial asks for 6400 CPUs, 0 GPUs and 0\.0625 GiB, which no node"):
+        RayExecutor(Resources(cpus=6400, memory=MEMORY))
+    with pytest.raises(UsageError, match="lower `resources` in the sweep file"):
+        executor.submit(toy_task(toy_trial(cpus=6400), root))
+    assert executor.next_done(0.0) is None
+
+
+def test_resources_of_several_kinds_are_counted_together():
+    node = {"CPU": 8.0, "GPU": 2.0, "memory": 12.0 * GIB}
+    assert fits(node, Resources(cpus=1, memory=1 * GIB)) == 8
+    assert fits(node, Resources(cpus=1, memory=5 * GIB)) == 2
+    assert fits(node, Resources(cpus=1, gpus=0.5, memory=1 * GIB)) == 4
+    assert fits(node, Resources(cpus=16, memory=1 * GIB)) == 0
+    assert fits({"CPU": 4.0, "memory": 12.0 * GIB}, Resources(gpus=1.0)) == 0
+    assert demand(Resources(cpus=2, gpus=0.5, memory=GIB)) == {"CPU": 2.0, "GPU": 0.5, "memory": float(GIB)}
+    assert "8 CPUs, 2 GPUs, 12 GiB" in str(refusal([node], Resources(cpus=64)))
+    assert "no node" in str(refusal([], Resources()))
