@@ -77,14 +77,13 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
     from keel_lab.store.sweeps import Sweeps
 
     root, found = open_root(storage), []
+    drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
     for sweep in read(names, root):
-        drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
-        name = sweep.stored.name
         for draft in _drawn(sweep, root, drafts):
-            stored = root.local(Sweeps(root).put_file(name, f"figures/{draft.name}", draft.read_bytes()))
-            found.append(draft if stored is None else stored)
-        if not set(drafts.iterdir()) & set(found):
-            shutil.rmtree(drafts)
+            path = Sweeps(root).put_file(sweep.stored.name, f"figures/{draft.name}", draft.read_bytes())
+            found.append(root.local(path) or draft)
+    if drafts not in {path.parent for path in found}:
+        shutil.rmtree(drafts)
     return found
 
 

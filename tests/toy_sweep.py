@@ -100,7 +100,7 @@ def main() -> int:
     finally:
         display.close()
         executor.close()
-    print(json.dumps(asdict(summary)))
+    sys.stdout.write(json.dumps(asdict(summary)))
     return summary.exit_code
 
 

@@ -1,6 +1,6 @@
 """A trainer without torch: its loss is arithmetic on the LR, the seeds and a state that a wrong resume would betray.
 
-What a trial does beside that is named by its architecture (see `_misbehave`); an option is the LR at which it collapses.
+What a trial does beside that is named by its architecture (see `_misbehave`); an option says at which LR it collapses.
 KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
 """
 
@@ -74,7 +74,7 @@ def starts(side: Path, trial_id: str) -> list[int]:
 def _step(trial: Trial, step: int, memory: float) -> tuple[Step, float]:
     lr = lr_at(trial.schedule, step)
     batch = random.Random(f"{trial.data_seed}/{step}").gauss(0.0, 0.1)
-    memory = 0.9 * memory + random.Random(f"{trial.init_seed}/{step}").gauss(0.0, 0.01)
+    memory = 0.9 * memory + random.Random(f"{trial.init_seed}/{step}").gauss(0.0, 0.001)
     collapsed = lr >= float(trial.options.get("collapse_lr", math.inf))
     level = H1 if collapsed else max(1.0, H1 * 0.95**step)
     tokens = step * trial.tokens_per_step

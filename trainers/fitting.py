@@ -12,8 +12,8 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Trainer
-from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from keel_lab.errors import UsageError
 from keel_lab.schedule.reporting import Report
@@ -24,6 +24,7 @@ from trainers.data.shard import Shard
 from trainers.lightning_module import TrialModule
 from trainers.model import build
 from trainers.recording import Recording
+from trainers.signals import KeepSigterm, keyboard_interrupts
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
@@ -41,13 +42,16 @@ def fit(trial: Trial, workdir: Path, report: Report) -> None:
     shard = _shard(trial, report.data_folder())
     with _reproducible(trial.resources.cpus):
         report.facts(unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator))
+        if report.finished:  # the curve so far already ends the run, e.g. under other thresholds than it began with
+            return
         model = build(trial)
         if report.resume is None:  # else what it set comes back with the weights
             model.calibrate(first_update(trial, shard))
         module = TrialModule(trial, model, shard)
         trainer = _trainer(trial, accelerator, workdir, Recording(trial, module, shard, workdir, report))
         checkpoint = str(report.resume.checkpoint) if report.resume else None
-        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+        with keyboard_interrupts():
+            trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
 
 
 def _accelerator(trial: Trial) -> str:
@@ -87,7 +91,7 @@ def _trainer(trial: Trial, accelerator: str, workdir: Path, recording: Recording
         accumulate_grad_batches=trial.train.accumulate,
         max_epochs=1,
         max_steps=-1,
-        callbacks=[recording],
+        callbacks=[recording, KeepSigterm()],
         deterministic=True,
         logger=False,
         enable_checkpointing=False,

@@ -89,7 +89,7 @@ class TrialModule(LightningModule):
         settings = self._trial.train
         norm = gradient_norm(self.model)
         *losses, grad_norm = torch.stack([*self._losses, norm]).tolist()  # the one wait for the device
-        loss = losses[-1]
+        loss = sum(losses) / len(losses)
         unigram_loss = sum(self._unigram_losses) / len(self._unigram_losses)
         self._losses.clear()
         self._unigram_losses.clear()

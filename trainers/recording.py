@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -85,5 +84,4 @@ class Recording(Callback):
         if not (isinstance(schedule, GridSchedule) and self._report.finished and weights_finite(self._module.model)):
             return
         loss = heldout_loss(self._module.model, self._shard, schedule.validation_sequences, self._trial)
-        if math.isfinite(loss):  # else the verdict says it all, and a metric that is no number helps no table
-            self._report.metric("val_loss", loss)
+        self._report.metric("val_loss", loss)

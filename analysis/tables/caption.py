@@ -55,7 +55,10 @@ def ratios(reference: str, *, ours: bool, paper: bool) -> list[str]:
     """What the ratio columns compare."""
     notes = []
     if ours:
-        notes.append(f"ratio: Max LR over that of {reference} in the same sweep, at the same depth and settings.")
+        notes.append(
+            f"ratio: Max LR over that of {reference} in the same sweep, at the same depth and settings; > or < where "
+            "one of the two is censored, - where both are."
+        )
     if paper:
         notes.append(
             f"paper's ratio: the same ratio to {reference} in Table 1 of arXiv 2601.19895v1, whose depths 64 and 512 "

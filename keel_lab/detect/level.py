@@ -1,33 +1,34 @@
 """The curve's noise, its level now, and the best level it has reached, as an upper confidence bound. O(1) a sample.
 
-Noise: the mean of |second differences|, each cut at three times the mean, since trends cancel and spikes must not count:
-E|y_t - 2 y_(t-1) + y_(t-2)| = sqrt(6) sqrt(2 / pi) sigma for Gaussian noise. Autocorrelated noise hides in neighbours, so the same is
-taken at lag 4, and the larger counts; their ratio also widens the standard errors of means.
+Noise: the mean of |second differences|, each cut at three times the mean, since trends cancel and spikes must not
+count: E|y_t - 2 y_(t-1) + y_(t-2)| = sqrt(6) sqrt(2 / pi) sigma for Gaussian noise. Autocorrelated noise hides
+between neighbours, so the same is taken at lag 4 and the larger counts; their ratio also widens the standard errors
+of means.
 
-Level: means of the last 4, 16 and 32 samples, each sample cut to within some sigma of the 4-sample mean. The short mean follows a
-steep start, the long one settles a flat one; an average with a tail (EMA) does neither: on a start that falls and turns within ten
-samples its lag hides the turn.
+Level: means of the last 4, 16 and 32 samples, each sample cut to within some sigma of the 4-sample mean. The short one
+follows a steep start, the long one settles a flat one. An average with a tail (EMA, span 20) does neither: on a start
+that falls and turns within ten samples its lag hid the turn, and `xm_lr1e-1` of the shared curves was missed.
 
-Best: the smallest of mean + z * standard error over all windows and steps, with z = max(3, sqrt(2 ln n)).
+Best: the least mean + z * standard error over all windows and steps, z = max(3, sqrt(2 ln n)). A best level reached
+before the noise was known is re-weighed as the noise becomes known, and any is when the noise grows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 from keel_lab.detect.thresholds import Thresholds
 
 WINDOWS = (4, 16, 32)
 MIN_SAMPLES = 8  # six second differences: fewer say nothing of the noise
 _RING = 32
-_LAG = 4
-_LAG_FROM = 48  # a start's curvature would pass for autocorrelation: it is over by then
+_LAG_FROM = 24  # before that a start's curvature would pass for autocorrelation
 _SETTLED = 32  # levels older than this rest on a noise that was known
 _ABSOLUTE = math.sqrt(6.0) * math.sqrt(2.0 / math.pi)
 _MEDIAN = math.sqrt(6.0) * 0.6745
-_NOISE_GAIN = 0.03  # a memory of some 60 differences: sigma to about 10%
+_NOISE_GAIN = 0.02  # a memory of some 60 differences: sigma to about 10%
 _CUT = 3.0
 _ROOT32 = 32.0**-0.5
 
@@ -81,7 +82,8 @@ class Baseline:
         self._confidence = thresholds.best_confidence
         self._floor = thresholds.noise_floor * _ABSOLUTE
         differences = [abs(a - 2.0 * b + c) for a, b, c in zip(start, start[1:], start[2:], strict=False)]
-        self._near = max(median(differences) * _ABSOLUTE / _MEDIAN, self._floor)
+        cut = _CUT * median(differences)
+        self._near = max(fmean(min(d, cut) for d in differences), self._floor)
         self._lagged = 0.0
         self.sigma = self.error_sigma = self._near / _ABSOLUTE
         self._ring = [0.0] * _RING
@@ -124,22 +126,31 @@ class Baseline:
             self._bound()
 
     def _learn(self, y: float, count: int) -> None:
-        gain = _NOISE_GAIN if count > 33 else 1.0 / count
         near = self._near
-        difference = abs(y - 2.0 * self._last + self._previous)
-        near += gain * ((difference if difference < _CUT * near else _CUT * near) - near)
-        near = self._near = near if near > self._floor else self._floor
-        widest = near
-        if count > _LAG_FROM:
-            ring = self._ring
-            difference = abs(y - 2.0 * ring[(count - 1 - _LAG) & 31] + ring[(count - 1 - 2 * _LAG) & 31])
-            lagged = self._lagged or near
-            lagged += _NOISE_GAIN * ((difference if difference < _CUT * lagged else _CUT * lagged) - lagged)
-            self._lagged = lagged
-            if lagged > near:
-                widest = lagged
-        self.sigma = widest / _ABSOLUTE
-        self.error_sigma = widest * widest / (near * _ABSOLUTE)
+        difference = y - self._last - self._last + self._previous
+        if difference < 0.0:
+            difference = -difference
+        most = _CUT * near
+        near += (_NOISE_GAIN if count > 50 else 1.0 / count) * ((difference if difference < most else most) - near)
+        if near < self._floor:
+            near = self._floor
+        self._near = near
+        if count <= _LAG_FROM:
+            self.sigma = self.error_sigma = near / _ABSOLUTE
+            return
+        middle = self._ring[(count - 5) & 31]
+        difference = y - middle - middle + self._ring[(count - 9) & 31]
+        if difference < 0.0:
+            difference = -difference
+        lagged = self._lagged or near
+        most = _CUT * lagged
+        lagged += _NOISE_GAIN * ((difference if difference < most else most) - lagged)
+        self._lagged = lagged
+        if lagged > near:
+            self.sigma = sigma = lagged / _ABSOLUTE
+            self.error_sigma = sigma * lagged / near
+        else:
+            self.sigma = self.error_sigma = near / _ABSOLUTE
 
     def _start(self, count: int, step: int) -> None:
         seen = self._ring[:count]

@@ -13,7 +13,7 @@ class MaxLRKind(StrEnum):
 
     MEASURED = "measured"  # it diverged: `lr` is the LR at the last good step
     CENSORED = "censored"  # it did not: Max LR is above `lr`
-    NOT_LEARNED = "not_learned"  # there is no good step: it never left the unigram level, or was bad from its first step
+    NOT_LEARNED = "not_learned"  # no good step: it never left the unigram level, or was bad at once
     UNDECIDED = "undecided"  # too short, still suspect at its end, or no LR is known
 
 

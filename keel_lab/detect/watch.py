@@ -1,4 +1,4 @@
-"""The policy around the detector: when a run may stop, and whether a stored curve still answers (DESIGN sections 3 and 6)."""
+"""The policy around the detector: when a run may stop, and whether a stored curve still answers (DESIGN 3 and 6)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from keel_lab.settings import GridSchedule, RampSchedule
 class Watch:
     """Watches one run under its schedule.
 
-    A run goes to `schedule.steps` and stops at once when divergence is confirmed. A ramp still suspect at its last step goes on,
-    its LR held at the peak, until the level is regained or the divergence confirmed: at most `confirm_samples` samples. A grid
-    schedule is not extended: still suspect at its end is unconfirmed.
+    A run goes to `schedule.steps` and stops at once when divergence is confirmed. A ramp still suspect at its last
+    step goes on, its LR held at the peak, until the level is regained or the divergence confirmed: at most
+    `confirm_samples` steps. A grid schedule is not extended: still suspect at its end is unconfirmed.
     """
 
     def __init__(

@@ -67,15 +67,15 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        held = stack.enter_context(lease.hold(root, opened.spec.name))
         executor = stack.enter_context(closing(_executor(options, opened.spec.resources)))
-        sweep = opened.store(root, catalogue)
+        with lease.hold(root, opened.spec.name):
+            sweep = opened.store(root, catalogue)
         interrupts = stack.enter_context(Interrupts())
         tracker = _tracker(sweep, root, uri)
         display = open_display(sys.stderr)
         try:
             proposer = ListProposer(sweep.trials)
-            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts, held)
+            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts)
         finally:
             display.close()
         _finish(summary, sweep, tracker, reporting)

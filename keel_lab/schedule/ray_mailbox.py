@@ -43,12 +43,12 @@ class RayMailbox:
         self.stop_requested = False
 
     def announce(self, news: Progress) -> bool:
-        """See `Mailbox.announce`."""
-        import ray
+        """See `Mailbox.announce`. Waits on a future: inside `ray.get` a task's CPU would be lent to another one."""
+        from ray.exceptions import RayError
 
         try:
-            return bool(ray.get(self._box.post.remote(news), timeout=ANSWER_WITHIN))
-        except ray.exceptions.RayError as error:
+            return bool(self._box.post.remote(news).future().result(timeout=ANSWER_WITHIN))
+        except (RayError, TimeoutError) as error:
             self._lost(error)
             return False
 

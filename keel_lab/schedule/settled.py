@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from keel_lab.curve import Curve
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
+from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Outcome, TrialResult
+from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 
 
@@ -41,3 +44,15 @@ def settle(
     if not judged.finished:
         return None
     return replace(result, outcome=outcome_of(judged.verdict), verdict=judged.verdict, thresholds=wanted)
+
+
+def settled_results(trials: Trials, planned: Sequence[PlannedTrial], thresholds: Thresholds) -> dict[str, TrialResult]:
+    """The results, by id, of those planned trials that do not have to run (on) under `thresholds`."""
+    stored = trials.results([item.trial.id for item in planned])
+    settled = {}
+    for item in planned:
+        curve = partial(trials.curve, item.trial.id)
+        result = settle(item.trial, stored.get(item.trial.id), curve, thresholds)
+        if result is not None:
+            settled[item.trial.id] = result
+    return settled

@@ -57,14 +57,17 @@ class _Checker:
         return [] if default is None else [(default, None)]
 
     def blame(self, topic: str, values: Mapping[str, tuple[Any, Node | None]], remedies: Mapping[str, str]) -> None:
-        """Adds a problem at the first key of `remedies` that the file gives."""
-        for key, allowed in remedies.items():
-            value, node = values[key]
-            given = self.reading.given(key)
-            if node is not None and given is not None:
-                problem = Problem(node.place, given.key, label_text(value), allowed)
-                self.problems.setdefault((topic, node.place, given.key, problem.found), problem)
-                return
+        """Adds a problem at one of the keys of `remedies`: on the command line, else an axis, else the first given."""
+        given = {key: found for key in remedies if (found := self.reading.given(key)) is not None}
+        if not given:
+            return
+        rank = {key: (not _overridden(found.node), not found.listed) for key, found in given.items()}
+        key = min(given, key=lambda key: rank[key])
+        value, node = values[key]
+        place = node.place if node else given[key].node.place
+        written = node.found() if node else label_text(value)
+        problem = Problem(place, given[key].key, written, remedies[key])
+        self.problems.setdefault((topic, place, problem.key, problem.found), problem)
 
     def shape(self) -> None:
         """Heads, widths and batches that divide each other."""
@@ -140,8 +143,12 @@ class _Checker:
                     continue
                 for (value, node), depth in itertools.product(own.items, blocks.values if blocks else ()):
                     if said := _out_of_bounds(known, value, 2 * depth):
-                        problem = Problem(node.place, own.key, label_text(value), said)
+                        problem = Problem(node.place, own.key, node.found(), said)
                         self.problems.setdefault(("option", node.place, own.key, problem.found), problem)
+
+
+def _overridden(node: Node) -> bool:
+    return node.place.startswith("command line")
 
 
 def _out_of_bounds(known: Any, value: float | str, sublayers: int) -> str | None:

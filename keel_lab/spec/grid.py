@@ -207,9 +207,7 @@ class GridReader:
             self._refuse(node, path, "an axis of protocol grid", allowed)
             return
         if word in fields.DEPTHS:
-            self._refuse(
-                node, path, "an unknown axis", f"depth has a key of its own: depth: {{{word}: {node.found()}}}"
-            )
+            self._refuse(node, path, "an unknown axis", f"write depth: {{{word}: {node.found()}}}")
             return
         options = self.option_names()
         sections = fields.axis_sections(self.protocol)

@@ -194,8 +194,9 @@ class _Reader:
         lines: dict[str, int] = {}
         for name_node, value in node.value:
             name = name_node.value
-            if not isinstance(name, str):
-                self.refuse(name_node, key or "(top level)", "a key that is a list or mapping", "keys are single words")
+            if not isinstance(name, str) or not name:
+                found = "an empty key" if name == "" else "a key that is a list or mapping"
+                self.refuse(name_node, key or "(top level)", found, "a key is one word")
                 continue
             path = f"{key}.{name}" if key else name
             if name in entries:

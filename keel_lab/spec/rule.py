@@ -63,9 +63,10 @@ def resolve(rule: float | str, sublayers: int) -> float:
     Raises:
         RuleError: if it is no rule, or its value there is not a finite number.
     """
+    term = parse(rule) if isinstance(rule, str) else None
     try:
-        value = parse(rule)(float(sublayers)) if isinstance(rule, str) else float(rule)
-    except (OverflowError, ZeroDivisionError) as error:
+        value = term(float(sublayers)) if term else float(rule)
+    except (ArithmeticError, ValueError) as error:  # ValueError: 0 to a negative power
         raise RuleError(f"has no finite value at L = {sublayers}") from error
     if not math.isfinite(value):
         raise RuleError(f"has no finite value at L = {sublayers}")

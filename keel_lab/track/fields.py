@@ -17,6 +17,7 @@ from keel_lab.track.points import paired_loss
 
 LOSS_CAP = 20.0  # nats; above log V of any vocabulary, so that one diverged run does not flatten a chart's linear axis
 VALUE_CAP = 1e9
+RUN_TIMES = ("started_at", "finished_at")  # the run's own
 TAG_LIMIT = 5000  # characters; MLflow's own limit is a little above
 
 
@@ -100,7 +101,7 @@ def final_tags(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> 
         "mlflow.note.content": f"{planned.name}: {result.outcome} after {result.steps} steps; "
         f"{verdict.status}{mode}{onset}{max_lr}.",
     }
-    execution = dict(_flat(result.execution))
+    execution = {name: value for name, value in _flat(result.execution) if name not in RUN_TIMES}
     found |= {f"execution.{_key(name)}": text(value)[:TAG_LIMIT] for name, value in execution.items()}
     for name in ("torch_version", "torch", "versions.torch"):
         if name in execution:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
@@ -28,7 +28,7 @@ from keel_lab.track.mirrored_run import MirroredRun
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-BATCH = 1000  # MLflow's limit of metrics a request; params and tags are limited to 100
+BATCH = 1000  # MLflow's limit of metrics a request; params and tags, limited to 100, go apart
 SUMMARY = "summary"
 ORIGIN = "keel_lab.origin"  # tag: which storage wrote a run, for servers that many share
 Point = tuple[int, int, Mapping[str, float]]
@@ -227,16 +227,13 @@ class Mirror:
     ) -> None:
         from mlflow.entities import Metric, Param, RunTag
 
-        said: dict[str, Any] = {
-            "params": [Param(key, value) for key, value in (params or {}).items()],
-            "tags": [RunTag(key, value) for key, value in (tags or {}).items()],
-        }
-        room = BATCH - 200  # a request holds 1,000 things in all
-        for first in range(0, len(metrics), room):
-            chunk = [Metric(key, value, moment, step) for key, value, moment, step in metrics[first : first + room]]
+        for first in range(0, len(metrics), BATCH):
+            chunk = [Metric(key, value, moment, step) for key, value, moment, step in metrics[first : first + BATCH]]
             self._client.log_batch(run.id, metrics=chunk, synchronous=True)
         if params or tags:  # after the points: a run that says how it ended has its whole curve
-            self._client.log_batch(run.id, **said, synchronous=True)
+            said = [Param(key, value) for key, value in (params or {}).items()]
+            marked = [RunTag(key, value) for key, value in (tags or {}).items()]
+            self._client.log_batch(run.id, params=said, tags=marked, synchronous=True)
 
     def _artifacts(self, run: MirroredRun, files: Mapping[str, bytes]) -> None:
         with tempfile.TemporaryDirectory(prefix="keel-lab-") as folder:

@@ -7,6 +7,7 @@ next one. So a server that is away stops nothing and loses nothing.
 from __future__ import annotations
 
 import io
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -121,22 +122,26 @@ class MlflowTracker:
         return f"MLflow: {url}" if command is None else f"MLflow: {command}, then {url}"
 
     def close(self) -> Sequence[str]:
-        """See `Tracker.close`. Waits up to `patience` while the server answers and up to `grace` while it does not."""
+        """See `Tracker.close`. Waits up to `patience` while the server answers and `grace` while it does not."""
         self._outbox.close()
         deadline = time.monotonic() + self._patience
-        while self._writer.is_alive():
-            grace = self._grace if self._outbox.away is None else min(self._grace, GRACE_AWAY)
-            if time.monotonic() > min(deadline, self._outbox.news + grace):
-                break
+        while self._writer.is_alive() and time.monotonic() < min(deadline, self._silent_until()):
             self._writer.join(0.05)
         return tuple(self._sentences())
+
+    def _silent_until(self) -> float:
+        """From when on silence means that nobody is there; never for a file, nor while MLflow is being imported."""
+        if self._outbox.away is not None:
+            return self._outbox.news + min(self._grace, GRACE_AWAY)
+        busy = self.uri.startswith("sqlite") or not self._writer.imported
+        return math.inf if busy else self._outbox.news + self._grace
 
     def _sentences(self) -> Iterable[str]:
         trials, summary = self._outbox.left()
         what = [f"{trials} run{'s' if trials > 1 else ''}"] if trials else []
         what += ["the summary"] if summary else []
         if what:
-            why = self._outbox.away or next(iter(self._outbox.refused.values()), "it did not answer in time")
+            why = self._outbox.away or next(iter(self._outbox.refused.values()), "no answer in time")
             verb = "was" if trials <= 1 and len(what) == 1 else "were"
             yield (
                 f"{' and '.join(what)} {verb} not delivered to {shown(self.uri)}: {why}; "

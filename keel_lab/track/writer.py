@@ -61,7 +61,7 @@ class Writer(threading.Thread):
             outbox.delivered = dict(self._state["trials"])
         self._clocks: dict[str, Clock] = {}
         self._saved = 0.0
-        self._imported = False
+        self.imported = False
         self.experiment_id: str | None = None
         self.cursor_error: str | None = None
 
@@ -100,9 +100,9 @@ class Writer(threading.Thread):
             fresh = {**self._state, "origin": uuid.uuid4().hex[:12]}
             self._cursor.save(fresh)  # first of all: by it the next driver finds its runs again
             self._state = fresh
-        if not self._imported:
+        if not self.imported:
             _import_mlflow(self._uri)
-            self._imported = True
+            self.imported = True
             self._outbox.news = time.monotonic()
         mirror = self._opener(self._state["origin"])
         if self._state.get("target") != mirror.target:  # another server, or the experiment was made anew

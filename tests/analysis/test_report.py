@@ -11,7 +11,7 @@ import pytest
 
 from analysis.report import build, figures
 from keel_lab.detect.thresholds import Thresholds
-from keel_lab.detect.verdict import Status, Verdict
+from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.errors import UsageError
 from keel_lab.settings import GridSchedule, RampSchedule
 
@@ -35,7 +35,7 @@ def test_table_1_one_seed_one_depth(lab):
     text = build(["small"], lab.root)
     assert (
         text
-        == """\
+        == f"""\
 Max LR by architecture and depth (log ramp 1e-4 to 0.1 in 301 steps): small
 
               16 blocks (32 sub-layers)
@@ -47,11 +47,12 @@ keel          > 0.1 (censored)  -         > 10.0
 
 - Max LR: the LR at the last step before the onset of divergence; strict, that is any of the modes non_finite, collapse,
   irrecoverable and stagnation counts. A run that did not diverge by the peak is censored.
-- Verdicts by detector streaming-1.
+- Verdicts by detector {DETECTOR}.
 - Ramp: log ramp 1e-4 to 0.1 in 301 steps, 0.01 decades a step (a factor of 1.0233). Max LR depends on shape and slope:
   compare readings at equal slope only.
 - n = 1: one seed a cell, hence no interval.
-- ratio: Max LR over that of pre_ln in the same sweep, at the same depth and settings.
+- ratio: Max LR over that of pre_ln in the same sweep, at the same depth and settings; > or < where one of the two is
+  censored, - where both are.
 - Depth: a block is attention and feed-forward, two sub-layers. Width 32, 8 sequences of 32 tokens a step, fp32.
 """
     )

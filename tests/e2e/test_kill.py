@@ -1,4 +1,4 @@
-"""Real processes, real signals: whatever is killed, finished trials stay finished and the results are the same bytes."""
+"""Real processes, real signals: whatever is killed, finished trials stay finished and results are the same bytes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import Sweeps
+from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.tracker import NullTracker
 from tests.toy_sweep import killable_sweep, outcome, sweep_of_a_killed_worker
@@ -57,6 +58,10 @@ class Driver:
         """What a terminal does on Ctrl-C: every process of the group gets the signal."""
         os.killpg(self._process.pid, number)
 
+    def signal(self, number: int) -> None:
+        """A signal to the driver alone."""
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """kill -9 of the driver alone."""
         self._process.kill()
@@ -78,50 +83,56 @@ class Driver:
         """Ids of the trials that have their result."""
         return set(Trials(self.root).results([planned.trial.id for planned in killable_sweep().trials]))
 
+    def checkpoints(self) -> dict[str, int]:
+        """The step of each stored checkpoint, by trial."""
+        ids = [planned.trial.id for planned in killable_sweep().trials]
+        stored = {trial_id: Trials(self.root).checkpoint(trial_id, self.side) for trial_id in ids}
+        return {trial_id: checkpoint.step for trial_id, checkpoint in stored.items() if checkpoint is not None}
+
     def started(self) -> dict[str, int]:
         """How often each trial was started."""
         return {planned.trial.id: len(starts(self.side, planned.trial.id)) for planned in killable_sweep().trials}
 
 
+def run_here(sweep: StoredSweep, root: Root) -> RunSummary:
+    """Runs what is left of a sweep in this process, which needs no Ray to start."""
+    executor, display, proposer = LocalExecutor(), PlainLines(sys.stderr), ListProposer(sweep.trials)
+    return run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts())
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> Root:
-    """The results of both sweeps, run one after the other in this process."""
+    """The results of `killable_sweep`, never disturbed."""
     root = Root.open(tmp_path_factory.mktemp("undisturbed"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KEEL_TOY_SIDE", str(tmp_path_factory.mktemp("side")))
-        for sweep in (killable_sweep(), *[sweep_of_a_killed_worker()]):
-            trials = [planned for planned in sweep.trials if planned.trial.architecture != "toy_kill_once"]
-            executor, display = LocalExecutor(), PlainLines(sys.stderr)
-            kept = type(sweep)(**{**vars(sweep), "trials": tuple(trials)})
-            run_sweep(kept, root, executor, NullTracker(), ListProposer(trials), display, Budget(), Interrupts())
+    run_here(killable_sweep(), root)
     return root
 
 
-def test_kill_9_of_the_driver_at_several_moments(tmp_path, undisturbed):
+def test_kill_9_of_the_driver_at_several_moments(tmp_path, undisturbed, monkeypatch):
     trials = [planned.trial for planned in killable_sweep().trials]
     finished: dict[str, int] = {}
     for results in (0, 1, 3):  # killed with so many results there, and two trials in flight
         driver = Driver(tmp_path, sleep=0.008)
         running = sum(driver.started().values())
-        driver.wait_until(lambda: len(driver.done) >= results and sum(driver.started().values()) > running)
+        driver.wait_until(lambda d=driver, n=results, r=running: len(d.done) >= n and sum(d.started().values()) > r)
         driver.kill()
         assert len(driver.done) < len(trials), "it was killed too late to test anything"
         time.sleep(3)  # orphaned workers may still finish what they have
         for trial_id, count in finished.items():
             assert driver.started()[trial_id] == count, "a finished trial was run again"
         finished = {trial_id: driver.started()[trial_id] for trial_id in driver.done}
-    last = Driver(tmp_path)
-    code, output = last.end()
-    assert code == 0, last.log
-    summary = json.loads(output)
-    assert (summary["completed"], summary["diverged"], summary["left"]) == (3, 3, 0)
-    assert summary["reused"] == len(finished)
+    monkeypatch.setenv("KEEL_TOY_SIDE", str(driver.side))
+    summary = run_here(killable_sweep(), driver.root)
+    assert (summary.completed, summary.diverged, summary.left, summary.exit_code) == (3, 3, 0, 0)
+    assert summary.reused == len(finished)
     for trial_id, count in finished.items():
-        assert last.started()[trial_id] == count, "a finished trial was run again"
+        assert driver.started()[trial_id] == count, "a finished trial was run again"
     for trial in trials:
-        assert outcome(last.root, trial) == outcome(undisturbed, trial)
-    judged = [Sweeps(root).judgements("toys", killable_sweep().thresholds) for root in (last.root, undisturbed)]
-    assert {trial.id: judged[0][trial.id] for trial in trials} == {trial.id: judged[1][trial.id] for trial in trials}
+        assert outcome(driver.root, trial) == outcome(undisturbed, trial)
+    judged, expected = (
+        Sweeps(root).judgements("toys", killable_sweep().thresholds) for root in (driver.root, undisturbed)
+    )
+    assert judged == expected
 
 
 def test_kill_9_of_a_worker_retries_its_trial_and_no_other_notices(tmp_path, undisturbed):
@@ -140,30 +151,36 @@ def test_kill_9_of_a_worker_retries_its_trial_and_no_other_notices(tmp_path, und
         assert outcome(driver.root, trial) == outcome(undisturbed, trial)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_stops_gracefully_and_a_resume_ends_with_the_same_bytes(tmp_path, undisturbed, number, code):
-    driver = Driver(tmp_path, sleep=0.02)
-    driver.wait_until(lambda: sum(driver.started().values()) == 2)
+def test_the_first_signal_stops_gracefully_and_a_resume_ends_with_the_same_bytes(tmp_path, undisturbed, monkeypatch):
+    driver = interrupted(tmp_path, 0, lambda driver: driver.signal_group(signal.SIGINT), 130)  # as a terminal does
+    before = driver.checkpoints()
+    assert len(before) == 2
+    assert all(0 < step < 200 for step in before.values())
+    interrupted(tmp_path, 2, lambda driver: driver.signal(signal.SIGTERM), 143)  # as a supervisor does
+    for trial_id, step in before.items():
+        assert starts(driver.side, trial_id) == [0, step]
+    after = driver.checkpoints()
+    assert all(before[trial_id] < after[trial_id] < 200 for trial_id in before)
+    monkeypatch.setenv("KEEL_TOY_SIDE", str(driver.side))
+    assert run_here(killable_sweep(), driver.root).exit_code == 0
+    for planned in killable_sweep().trials:
+        assert outcome(driver.root, planned.trial) == outcome(undisturbed, planned.trial)
+    for trial_id, step in before.items():
+        assert starts(driver.side, trial_id) == [0, step, after[trial_id]]
+
+
+def interrupted(folder: Path, starts_before: int, interrupt: Callable[[Driver], None], code: int) -> Driver:
+    """A driver that was interrupted while two trials ran, at 20 ms a step."""
+    driver = Driver(folder, sleep=0.02)
+    driver.wait_until(lambda: sum(driver.started().values()) == starts_before + 2)
     time.sleep(0.5)  # some steps
-    if number == signal.SIGINT:
-        driver.signal_group(number)
-    else:
-        os.kill(driver._process.pid, number)  # a terminal sends no SIGTERM; a supervisor sends it to its child
+    interrupt(driver)
     ended, output = driver.end()
     assert ended == code, driver.log
     summary = json.loads(output)
     assert summary["left"] == 6
-    assert summary["reason"] == f"interrupted by {signal.Signals(number).name}"
-    begun = [trial_id for trial_id, count in driver.started().items() if count]
-    assert len(begun) == 2
-    steps = {trial_id: Trials(driver.root).checkpoint(trial_id, tmp_path / "x").step for trial_id in begun}
-    assert all(0 < step < 200 for step in steps.values())
-    last = Driver(tmp_path)
-    assert last.end()[0] == 0, last.log
-    for planned in killable_sweep().trials:
-        assert outcome(last.root, planned.trial) == outcome(undisturbed, planned.trial)
-    for trial_id, step in steps.items():
-        assert starts(last.side, trial_id) == [0, step]
+    assert summary["reason"] == f"interrupted by {signal.Signals(code - 128).name}"
+    return driver
 
 
 def test_the_second_ctrl_c_stops_now(tmp_path):

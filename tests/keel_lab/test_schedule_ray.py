@@ -45,15 +45,18 @@ def collect(executor, count):
 
 
 def test_workers_stay_warm_and_have_their_threads(executor, root):
-    for seed in range(8):
+    count = 4 * executor.slots
+    for seed in range(count):
         executor.submit(toy_task(toy_trial(seed=seed), root))
-    done = collect(executor, 8)
+    done = collect(executor, count)
     runs = [(ended.result.execution["pid"], ended.result.execution["runs_here"]) for ended in done]
     processes = {pid for pid, _ in runs}
     assert len(processes) <= executor.slots, "a new process for each trial pays the imports again"
     assert os.getpid() not in processes
     for process in processes:  # the module's own counter went on from trial to trial
-        assert sorted(n for pid, n in runs if pid == process) == list(range(1, 1 + sum(pid == process for pid, _ in runs)))
+        assert sorted(n for pid, n in runs if pid == process) == list(
+            range(1, 1 + sum(pid == process for pid, _ in runs))
+        )
     assert {ended.result.execution["threads"] for ended in done} == {"1"}
 
 

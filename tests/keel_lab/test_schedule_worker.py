@@ -110,9 +110,10 @@ def test_a_run_killed_between_its_last_checkpoint_and_its_result_ends_with_the_s
     def killed(*_: object) -> None:
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Trials, "commit", killed)
-        worker.attempt(toy_task(trial, root), LocalMailbox())
+        with pytest.raises(Killed):
+            worker.attempt(toy_task(trial, root), LocalMailbox())
     assert Trials(root).checkpoint(trial.id, root.local("x")).step == 75
     run(root, trial)
     assert outcome(root, trial) == undisturbed(tmp_path, trial)

@@ -66,11 +66,13 @@ def test_a_wrong_uri_is_one_usage_error(uri, words):
 
 def test_an_error_names_the_variable_it_came_from(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere")
-    with pytest.raises(UsageError, match="^MLFLOW_TRACKING_URI: found 'nowhere'"):
+    with pytest.raises(UsageError, match=r"^MLFLOW_TRACKING_URI: found 'nowhere'"):
         tracking_uri(None, "store")
 
 
-@pytest.mark.parametrize("uri", ["postgresql+psycopg2://u:p@h/d", "mysql+pymysql://h/d", "https://h", "http://h:1/path"])
+@pytest.mark.parametrize(
+    "uri", ["postgresql+psycopg2://u:p@h/d", "mysql+pymysql://h/d", "https://h", "http://h:1/path"]
+)
 def test_what_mlflow_can_write_to_is_left_alone(uri):
     assert checked_uri(uri) == uri
 

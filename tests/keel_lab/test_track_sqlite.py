@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -63,7 +64,9 @@ def result_of(planned, outcome=Outcome.DIVERGED, verdict=DIVERGED, steps=STEPS):
 
 
 def live_of(planned, steps):
-    points = [(s, int((START + s) * 1000), {"loss": 5.0 - s / 10, "lr": lr_at(planned.trial.schedule, s)}) for s in steps]
+    points = [
+        (s, int((START + s) * 1000), {"loss": 5.0 - s / 10, "lr": lr_at(planned.trial.schedule, s)}) for s in steps
+    ]
     return Progress(planned.trial.id, max(steps), 1.0, "healthy", points)
 
 
@@ -91,7 +94,13 @@ class Rig:
     def __init__(self, name, root, client):
         self.root, self.client, self.cursor = root, client, Cursor()
         self.trials = tuple(trial(seed) for seed in range(3))
-        spec = {"schema": 1, "name": name, "question": "How far?", "grid": {"seed": [0, 1, 2]}, "ramp": {"steps": STEPS}}
+        spec = {
+            "schema": 1,
+            "name": name,
+            "question": "How far?",
+            "grid": {"seed": [0, 1, 2]},
+            "ramp": {"steps": STEPS},
+        }
         self.sweep = SimpleNamespace(name=name, spec=spec, trials=self.trials)
 
     def open(self, uri=None):
@@ -157,7 +166,14 @@ def test_a_sweep_as_a_user_finds_it(rig, tmp_path):
     assert runs["summary"].data.metrics == {"diverged": 1.0}
 
     run = runs[one.name]
-    wanted = {"architecture": "keel", "blocks": "16", "sublayers": "32", "alpha": "L", "alpha_value": "32.0", "lr": "0.1"}
+    wanted = {
+        "architecture": "keel",
+        "blocks": "16",
+        "sublayers": "32",
+        "alpha": "L",
+        "alpha_value": "32.0",
+        "lr": "0.1",
+    }
     wanted |= {"log10_lr": "-1.0", "seed": "0", "verdict": "diverged", "mode": "collapse", "max_lr": "0.02"}
     assert wanted.items() <= run.data.params.items()
     assert (wanted | {"trial_id": one.trial.id, "torch_version": "2.13.0"}).items() <= run.data.tags.items()
@@ -228,21 +244,27 @@ def test_the_run_of_a_killed_driver_is_adopted(rig):
 
 def everything(rig):
     return {
-        name: (run.info.run_id, run.data.params, run.data.tags, {key: rig.history(run, key) for key in run.data.metrics})
+        name: (
+            run.info.run_id,
+            run.data.params,
+            run.data.tags,
+            {key: rig.history(run, key) for key in run.data.metrics},
+        )
         for name, run in rig.runs().items()
     }
 
 
 def test_delivering_again_changes_nothing(rig):
-    for lost in (False, True):
+    seen = []
+    for _ in range(2):
         tracker = rig.open()
         for planned in rig.trials:
             tracker.record(planned, result_of(planned), DIVERGED, curve_of(planned))
         assert tracker.close() == ()
-        if lost:
-            assert everything(rig) == before
-        before = everything(rig)
-        rig.cursor.save({**rig.cursor.load(), "trials": {}})
+        seen.append(everything(rig))
+        rig.cursor.save({**rig.cursor.load(), "trials": {}})  # as if it had been killed before noting anything
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 3
 
 
 def test_the_cursor_spares_what_was_delivered_and_storage_gives_the_rest(rig):
@@ -266,18 +288,35 @@ def test_the_cursor_spares_what_was_delivered_and_storage_gives_the_rest(rig):
     rig.assert_no_step_twice()
 
 
-def test_an_experiment_that_was_deleted_is_filled_again(rig):
+@pytest.mark.parametrize("readable", [True, False])
+def test_an_experiment_made_anew_is_filled_again(rig, readable):
     one = rig.trials[0]
-    for _ in range(2):
+    first = rig.open()
+    first.record(one, result_of(one), DIVERGED, curve_of(one))
+    assert first.close() == ()
+    rig.client.delete_run(rig.runs()[one.name].info.run_id)
+    state = rig.cursor.load()
+    rig.cursor.save({**state, "target": state["target"] + "0"})  # the cursor speaks of another experiment of that name
+    second = rig.open()
+    if readable:
+        second.deliver_missing(lambda _: (result_of(one), DIVERGED, curve_of(one)), [one.trial.id])
+    second.record(one, result_of(one), DIVERGED, curve_of(one))
+    second.close()
+    third = rig.open()  # without a way to read storage back, at the latest this one has delivered it
+    third.record(one, result_of(one), DIVERGED, curve_of(one))
+    assert third.close() == ()
+    assert set(rig.runs()) == {one.name}
+
+
+def test_an_experiment_in_the_trash_is_taken_out_of_it(rig):
+    one, two, _ = rig.trials
+    for planned in (one, two):
         tracker = rig.open()
-        tracker.deliver_missing(lambda _: (result_of(one), DIVERGED, curve_of(one)), [one.trial.id])
-        tracker.record(one, result_of(one), DIVERGED, curve_of(one))
+        tracker.record(planned, result_of(planned), DIVERGED, curve_of(planned))
         assert tracker.close() == ()
-        assert set(rig.runs()) == {one.name}
-        state = rig.cursor.load()
-        rig.cursor.save({**state, "target": state["target"] + "0"})  # an experiment of equal name, made anew
-        rig.client.delete_run(rig.runs()[one.name].info.run_id)
-        rig.client.delete_experiment(rig.experiment().experiment_id)
+        if planned is one:
+            rig.client.delete_experiment(rig.experiment().experiment_id)
+    assert set(rig.runs()) == {one.name, two.name}
 
 
 def test_another_judgement_replaces_the_run(rig):
@@ -298,6 +337,18 @@ def test_another_judgement_replaces_the_run(rig):
     assert "final/max_lr" not in run.data.metrics
     assert run.data.tags["mine"] == "a note"
     assert len(rig.history(run, "train/loss")) == STEPS - 2
+
+
+def test_a_final_metric_that_changed_replaces_the_run_too(rig):
+    one = rig.trials[0]
+    for onset in (31, 30):
+        verdict = replace(DIVERGED, onset_step=onset)
+        tracker = rig.open()
+        tracker.record(one, result_of(one), verdict, curve_of(one))
+        assert tracker.close() == ()
+    run = rig.runs()[one.name]
+    assert run.data.tags["onset_step"] == "30"
+    assert rig.history(run, "final/onset_step") == [(0, 30.0)]
 
 
 def test_a_failed_trial_that_is_retried_goes_on_in_its_run(rig):

@@ -1,17 +1,20 @@
 """The training job: exact continuation, independence of everything but the trial, refusals."""
 
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from keel_lab.curve import Step
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.schedule.reporting import Resume
 from keel_lab.settings import GridSchedule, Resources, TrainSettings
 from keel_lab.trial import DataRef
-from tests.trainers.job_cases import SHAPE, Fit, poison, same, trial
+from tests.trainers.job_cases import SHAPE, Fit, MemoryReport, poison, same, trial
 from trainers import job
 from trainers.data.shard import Shard
 
@@ -32,9 +35,17 @@ def test_stopped_and_resumed_equals_never_stopped(fit: Fit, accumulate: int) -> 
     assert first["global_step"] == second["global_step"] == 18
 
 
+def test_a_run_whose_curve_is_already_over_trains_no_further(fit: Fit, data: Path, tmp_path: Path) -> None:
+    report = fit(3)
+    before = report.said.copy()
+    assert report.finished
+    job.run(trial(data), tmp_path, report)
+    assert report.said == [*before, "facts"]
+
+
 def test_a_checkpoint_of_another_step_is_refused(fit: Fit, data: Path, tmp_path: Path) -> None:
     report = fit(3)
-    report.resume = Resume(2, tmp_path / "3.ckpt")
+    report.resume, report.finished = Resume(2, tmp_path / "3.ckpt"), False
     with pytest.raises(KeelLabError, match="checkpoint was written after 3 updates, not 2"):
         job.run(trial(data), tmp_path, report)
 
@@ -81,6 +92,32 @@ def test_without_skipping_the_weights_are_found_broken_at_that_very_step(
     steps = fit(5, schedule=GridSchedule(lr=0.01, steps=5, warmup_steps=2)).curve.steps
     assert [step.weights_finite for step in steps] == [True, True, True, False, False]
     assert not any(step.skipped for step in steps)
+
+
+def test_signals_stay_with_the_caller(data: Path, tmp_path: Path) -> None:
+    """Lightning would answer SIGTERM with SystemExit in the middle of a clean stop, and turn Ctrl-C off."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    ours, interrupt = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    class Terminated(MemoryReport):
+        def step(self, step: Step, seconds: float = math.nan) -> bool:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().step(step, seconds)
+
+    class Interrupted(MemoryReport):
+        def step(self, step: Step, seconds: float = math.nan) -> bool:
+            raise KeyboardInterrupt
+
+    try:
+        terminated = Terminated(data, tmp_path, last=3)
+        job.run(trial(data), tmp_path, terminated)
+        assert (len(terminated.curve), len(seen)) == (3, 3)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(trial(data), tmp_path, Interrupted(data, tmp_path, last=3))
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == (ours, interrupt)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_facts_come_first_and_say_how_it_was_run(fit: Fit, data: Path) -> None:
