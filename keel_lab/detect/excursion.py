@@ -21,8 +21,9 @@ class Excursion:
     """CUSUM <- max(0, CUSUM + excess - slack), the excess in sigma and cut at +-cap (Page, 1954).
 
     The first CUSUM has `slack_sigma` and raises the alarm. It leaves zero late in a slow rise, so the second one, with
-    `onset_slack_sigma`, dates the onset by its last zero. A jump takes the first from zero to the alarm about as fast
-    as the cap allows: its own last zero then is exact, and noise that happened to precede it is not counted in.
+    `onset_slack_sigma`, dates the onset by its last zero. A jump takes the first CUSUM to the alarm about as fast as
+    the cap allows: it began at its first sample above half the cap, and the noise that happened to precede it does
+    not count.
 
     Attributes:
         cusum: of the first.
@@ -32,6 +33,7 @@ class Excursion:
     __slots__ = (
         "_cap",
         "_gain",
+        "_half_cap",
         "_jump",
         "_jump_samples",
         "_lr",
@@ -47,6 +49,7 @@ class Excursion:
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._cap, self._slack = thresholds.cap_sigma, thresholds.slack_sigma
+        self._half_cap = 0.5 * thresholds.cap_sigma
         self._onset_slack = thresholds.onset_slack_sigma
         self._gain = 2.0 / (thresholds.span_samples + 1.0)
         self._jump_samples = 1.2 * thresholds.alarm_sigma / max(self._cap - self._slack, 0.1)
@@ -59,7 +62,7 @@ class Excursion:
     @property
     def onset(self) -> Onset:
         """Where the rise that goes on now began."""
-        return self._jump if self._samples <= self._jump_samples else self._rise
+        return self._jump if 0 < self._samples <= self._jump_samples else self._rise
 
     def add(self, y: float, sigma: float, reference: float, onset_reference: float, step: int, lr: float) -> float:
         """Takes in a sample, all in nats, and returns the CUSUM."""
@@ -83,9 +86,11 @@ class Excursion:
             cusum = self.smooth = 0.0
             self._samples = 0
         else:
-            if self._samples == 0:
+            if self._samples:
+                self._samples += 1
+            elif excess > self._half_cap:
+                self._samples = 1
                 self._jump = Onset(self._step, self._lr, step, lr)
-            self._samples += 1
             self.smooth += self._gain * (excess - self.smooth)
         self.cusum = cusum
         self._step, self._lr = step, lr

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import median
 
 from keel_lab.detect.thresholds import Thresholds
 
@@ -28,9 +28,10 @@ _LAG_FROM = 24  # before that a start's curvature would pass for autocorrelation
 _SETTLED = 32  # levels older than this rest on a noise that was known
 _ABSOLUTE = math.sqrt(6.0) * math.sqrt(2.0 / math.pi)
 _MEDIAN = math.sqrt(6.0) * 0.6745
-_NOISE_GAIN = 0.02  # a memory of some 60 differences: sigma to about 10%
+_NOISE_GAIN = 0.03  # a memory of some 60 differences: sigma to about 10%
 _CUT = 3.0
 _ROOT32 = 32.0**-0.5
+_SHORT_Z = 1.3  # after the start, a dip of four correlated samples is likelier than a turn that only they can show
 
 
 class Baseline:
@@ -82,8 +83,7 @@ class Baseline:
         self._confidence = thresholds.best_confidence
         self._floor = thresholds.noise_floor * _ABSOLUTE
         differences = [abs(a - 2.0 * b + c) for a, b, c in zip(start, start[1:], start[2:], strict=False)]
-        cut = _CUT * median(differences)
-        self._near = max(fmean(min(d, cut) for d in differences), self._floor)
+        self._near = max(median(differences) * _ABSOLUTE / _MEDIAN, self._floor)
         self._lagged = 0.0
         self.sigma = self.error_sigma = self._near / _ABSOLUTE
         self._ring = [0.0] * _RING
@@ -131,7 +131,7 @@ class Baseline:
         if difference < 0.0:
             difference = -difference
         most = _CUT * near
-        near += (_NOISE_GAIN if count > 50 else 1.0 / count) * ((difference if difference < most else most) - near)
+        near += (_NOISE_GAIN if count > 33 else 1.0 / count) * ((difference if difference < most else most) - near)
         if near < self._floor:
             near = self._floor
         self._near = near
@@ -164,7 +164,7 @@ class Baseline:
             elif window == 16:
                 self.level = mean
             if count >= WINDOWS[0] and mean + self._z * self.error_sigma / math.sqrt(n) < self.reference:
-                self._improve(mean, 1.0 / math.sqrt(n), step)
+                self._improve(mean, 1.0 / math.sqrt(n), step, self._z)
             if n == count:
                 break  # wider windows hold the same samples
         if count < 16:
@@ -182,12 +182,12 @@ class Baseline:
         self.short = short = sum4 * 0.25
         self.level = level = sum16 * 0.0625
         margin = self._z * self.error_sigma
-        if short + margin * 0.5 < self.reference:
-            self._improve(short, 0.5, step)
+        if short + _SHORT_Z * margin * 0.5 < self.reference:
+            self._improve(short, 0.5, step, _SHORT_Z * self._z)
         if level + margin * 0.25 < self.reference:
-            self._improve(level, 0.25, step)
+            self._improve(level, 0.25, step, self._z)
         if sum32 * 0.03125 + margin * _ROOT32 < self.reference:
-            self._improve(sum32 * 0.03125, _ROOT32, step)
+            self._improve(sum32 * 0.03125, _ROOT32, step, self._z)
         if slot == 31:
             self._refresh(count)
 
@@ -198,10 +198,10 @@ class Baseline:
         self._onset_z = math.sqrt(2.0 * math.log(count + 1.0))
         self._z = max(self._confidence, self._onset_z)
 
-    def _improve(self, level: float, factor: float, step: int) -> None:
+    def _improve(self, level: float, factor: float, step: int, z: float) -> None:
         self.best, self.best_step, self._factor = level, step, factor
         self._best_count, self._best_sigma = self.count, self.error_sigma
-        self._best_z, self._best_onset_z = self._z, self._onset_z
+        self._best_z, self._best_onset_z = z, z if self.count > _RING else self._onset_z
         self._bound()
 
     def _bound(self) -> None:

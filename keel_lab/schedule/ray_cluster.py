@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import os
 import secrets
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from keel_lab.errors import UsageError
 from keel_lab.settings import Resources
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class RayCluster:
-    """A connection to Ray, with its standard-output chatter sent to our log while it lives."""
+    """A connection to Ray, whose own words on standard output go to our log while it lives."""
 
     def __init__(self, address: str | None) -> None:
         """Joins the Ray at `address`, else the one of RAY_ADDRESS, else starts one on loopback for this process.
@@ -49,7 +49,7 @@ class RayCluster:
             self._start()
         else:
             self._join(address)
-        self._stdout = contextlib.redirect_stdout(_ToLog())
+        self._stdout = contextlib.redirect_stdout(cast(IO[str], _WithoutRay(sys.stdout)))
         self._stdout.__enter__()
 
     def nodes(self) -> list[Mapping[str, float]]:
@@ -150,11 +150,18 @@ def _import_path_for_workers() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-class _ToLog(io.TextIOBase):
-    """Stands in for standard output, where a thread of Ray's prints "(raylet) ..." whatever its log settings are."""
+class _WithoutRay:
+    """Standard output, less what Ray's threads print: "(raylet) ..." comes there whatever Ray's log settings are."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     def write(self, text: str) -> int:
-        for line in text.splitlines():
-            if line.strip():
-                logger.info("%s", line)
+        if not threading.current_thread().name.startswith("ray_"):
+            return int(self._stream.write(text))
+        for line in filter(str.strip, text.splitlines()):
+            logger.info("%s", line)
         return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

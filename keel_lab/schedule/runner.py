@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
 
 from keel_lab.errors import IncompleteError, UsageError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
+from keel_lab.schedule.audience import Audience
 from keel_lab.schedule.executor import Executor, Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
+from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
@@ -27,8 +27,6 @@ from keel_lab.track.tracker import Tracker
 from keel_lab.trial import Trial
 
 POLL = 0.2  # seconds
-
-logger = logging.getLogger(__name__)
 
 
 def run_sweep(
@@ -70,8 +68,8 @@ class _Run:
         interrupts: Interrupts,
     ) -> None:
         self._sweep, self._root, self._trials = sweep, root, Trials(root)
-        self._executor, self._tracker, self._proposer, self._display = executor, tracker, proposer, display
-        self._budget, self._interrupts = budget, interrupts
+        self._executor, self._proposer, self._budget, self._interrupts = executor, proposer, budget, interrupts
+        self._audience = Audience(display, tracker, LiveSnapshot(root, sweep.name), self._trials.curve)
         self._deadline = time.monotonic() + (budget.wall_time or float("inf"))
         self._settled: dict[str, TrialResult] = {}
         self._reused: frozenset[str] = frozenset()
@@ -79,9 +77,7 @@ class _Run:
         self._again: deque[tuple[PlannedTrial, Trial]] = deque()
         self._retries = Retries()
         self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
-        self._started: set[str] = set()
         self._reason = ""
-        self._warnings: dict[str, str] = {}
 
     def run(self, held: lease.Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
@@ -89,7 +85,7 @@ class _Run:
         self._reused = frozenset(self._settled)
         try:
             self._preflight()
-            self._guard("display", lambda: self._display.begin(self._sweep.trials, dict(self._settled)))
+            self._audience.begin(self._sweep.trials, dict(self._settled))
             self._loop(held)
         except KeyboardInterrupt:
             if self._interrupts.received is None:
@@ -149,7 +145,7 @@ class _Run:
         self._reason = reason
         self._executor.request_stop()
         running = f"{len(self._flight)} trials in flight checkpoint and stop; Ctrl-C (again) stops now"
-        self._guard("display", lambda: self._display.note(f"{reason}: {running}"))
+        self._audience.note(f"{reason}: {running}")
 
     def _fill(self) -> None:
         window = 2 * self._executor.slots  # a queue as long as what runs: Ray sees the demand, and no slot waits for us
@@ -177,7 +173,8 @@ class _Run:
             settled = self._settled.get(planned.trial.id)
             if settled is None:
                 return planned
-            self._accept(planned, settled)
+            self._proposer.tell(planned, settled, settled.verdict)
+            self._audience.reused(planned, settled)
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
@@ -193,16 +190,7 @@ class _Run:
 
     def _news(self) -> None:
         news = [item for item in self._executor.progress() if item.trial_id in self._flight]
-        for item in news:
-            self._begun(self._flight[item.trial_id])
-        if news:
-            self._guard("tracking", lambda: self._tracker.live(news))
-        self._guard("display", lambda: self._display.live(news))
-
-    def _begun(self, planned: PlannedTrial) -> None:
-        if planned.trial.id not in self._started:
-            self._started.add(planned.trial.id)
-            self._guard("tracking", lambda: self._tracker.started(planned))
+        self._audience.news(news, self._flight)
 
     def _ended(self, done: Finished) -> None:
         planned = self._flight.pop(done.task.trial.id)
@@ -211,16 +199,8 @@ class _Run:
         elif done.result.outcome is not Outcome.STOPPED:
             result = done.result
             self._settled[planned.trial.id] = result
-            self._begun(planned)
-            self._accept(planned, result)
-            self._guard("display", lambda: self._display.finished(planned, result))
-
-    def _accept(self, planned: PlannedTrial, result: TrialResult) -> None:
-        self._proposer.tell(planned, result, result.verdict)
-        self._guard("tracking", lambda: self._record(planned, result))
-
-    def _record(self, planned: PlannedTrial, result: TrialResult) -> None:
-        self._tracker.record(planned, result, result.verdict, self._trials.curve(planned.trial.id))
+            self._proposer.tell(planned, result, result.verdict)
+            self._audience.finished(planned, result)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
@@ -233,19 +213,11 @@ class _Run:
             self._give_up(planned, failure)
         else:
             self._again.append((planned, again))
-            self._guard("display", lambda: self._display.retried(planned, failure, number + 1))
+            self._audience.retried(planned, failure, number + 1)
 
     def _give_up(self, planned: PlannedTrial, failure: Failure) -> None:
         self._given_up[planned.trial.id] = (planned, failure)
-        self._guard("display", lambda: self._display.failed(planned, failure))
-
-    def _guard(self, what: str, call: Callable[[], None]) -> None:
-        """A mirror or a picture that fails must cost no result; it is logged, and the summary says so."""
-        try:
-            call()
-        except Exception as error:  # whatever a tracker or terminal raises
-            logger.warning("%s failed: %s", what, error, exc_info=what not in self._warnings)
-            self._warnings.setdefault(what, f"{what} failed: {type(error).__name__}: {error}")
+        self._audience.failed(planned, failure)
 
     def _summary(self) -> RunSummary:
         total = {planned.trial.id for planned in self._sweep.trials} | self._settled.keys() | self._given_up.keys()
@@ -263,7 +235,7 @@ class _Run:
             exit_code=self._exit_code(left),
             reason=reason if left else "",
             failures={planned.name: failure for planned, failure in self._given_up.values()},
-            warnings=tuple(self._warnings.values()),
+            warnings=tuple(self._audience.warnings.values()),
         )
 
     def _exit_code(self, left: int) -> int:

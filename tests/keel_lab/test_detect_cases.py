@@ -42,7 +42,8 @@ def test_case_1_a_nan_does_not_shift_the_answer(h1):
 def test_case_2_a_constant_loss_is_no_instability(loss):
     found = verdict(curve([loss] * 500))
     assert (found.status, found.mode, found.onset_step, found.last_good_step) == (Status.HEALTHY, None, None, 500)
-    assert found.evidence["transients"] == 0 and found.evidence["cusum"] == 0.0
+    assert found.evidence["transients"] == 0
+    assert found.evidence["cusum"] == 0.0
 
 
 @pytest.mark.parametrize("loss", [3.2, 3.15, 3.3, 5.545])
@@ -66,7 +67,8 @@ def test_case_3_a_nan_run_is_a_divergence_with_its_onset():
     assert (found.status, found.mode, found.onset_step) == (Status.DIVERGED, Mode.NON_FINITE, 3010)
     assert found.last_good_step == 3009
     assert states.index(State.DIVERGED) == 3011  # at the third in a row, not after
-    assert found.evidence["rule"] == "non_finite_in_a_row" and found.evidence["confirmed_step"] == 3012
+    assert found.evidence["rule"] == "non_finite_in_a_row"
+    assert found.evidence["confirmed_step"] == 3012
 
 
 @pytest.mark.parametrize("after", [3, 5, 500])
@@ -75,8 +77,10 @@ def test_case_4_one_inf_that_is_regained_is_a_transient(after):
     values = [*r[:1000], INF, 1.248, *r[1000 : 1000 + after - 1]]
     found = verdict(Step(44459 + i, loss, 1e-3) for i, loss in enumerate(values))
     assert (found.status, found.mode, found.onset_step) == (Status.TRANSIENT, None, None)
-    assert found.evidence["transient_steps"] == [45459] and found.evidence["non_finite_steps"] == 1
-    assert found.censored and found.last_good_step == 45459 + after
+    assert found.evidence["transient_steps"] == [45459]
+    assert found.evidence["non_finite_steps"] == 1
+    assert found.censored
+    assert found.last_good_step == 45459 + after
 
 
 def test_case_5_brackets_the_largest_lr():

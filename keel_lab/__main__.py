@@ -1,0 +1,5 @@
+"""`python -m keel_lab`: the same as `keel-lab`."""
+
+from keel_lab.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""Whoever watches a run: terminal, tracking server, `status`. If they fail, that is said, and costs no result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from keel_lab.curve import Curve
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import Failure, TrialResult
+from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.live_snapshot import LiveSnapshot
+from keel_lab.schedule.progress import Display
+from keel_lab.track.tracker import Tracker
+
+logger = logging.getLogger(__name__)
+
+
+class Audience:
+    """Tells all of them; nothing here raises.
+
+    Attributes:
+        warnings: by who failed, one sentence of the first time.
+    """
+
+    def __init__(
+        self, display: Display, tracker: Tracker, snapshot: LiveSnapshot, curve: Callable[[str], Curve]
+    ) -> None:
+        self._display, self._tracker, self._snapshot, self._curve = display, tracker, snapshot, curve
+        self._started: set[str] = set()
+        self.warnings: dict[str, str] = {}
+
+    def begin(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
+        """The sweep begins; these results were there before."""
+        self._guard("display", lambda: self._display.begin(trials, reused))
+
+    def news(self, news: Sequence[Progress], flight: Mapping[str, PlannedTrial]) -> None:
+        """News of running trials, which may be none; called several times a second."""
+        for item in news:
+            self._begun(flight[item.trial_id])
+        if news:
+            self._guard("tracking", lambda: self._tracker.live(news))
+        self._guard("display", lambda: self._display.live(news))
+        self._guard("status", lambda: self._snapshot.news(news, flight))
+
+    def reused(self, planned: PlannedTrial, result: TrialResult) -> None:
+        """A trial's result was there before."""
+        self._guard("tracking", lambda: self._record(planned, result))
+
+    def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
+        """A trial has its result."""
+        self._begun(planned)
+        self._guard("tracking", lambda: self._record(planned, result))
+        self._guard("display", lambda: self._display.finished(planned, result))
+
+    def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
+        """See `Display.retried`."""
+        self._guard("display", lambda: self._display.retried(planned, failure, attempt))
+
+    def failed(self, planned: PlannedTrial, failure: Failure) -> None:
+        """See `Display.failed`."""
+        self._guard("display", lambda: self._display.failed(planned, failure))
+
+    def note(self, text: str) -> None:
+        """See `Display.note`."""
+        self._guard("display", lambda: self._display.note(text))
+
+    def _begun(self, planned: PlannedTrial) -> None:
+        if planned.trial.id not in self._started:
+            self._started.add(planned.trial.id)
+            self._guard("tracking", lambda: self._tracker.started(planned))
+
+    def _record(self, planned: PlannedTrial, result: TrialResult) -> None:
+        self._tracker.record(planned, result, result.verdict, self._curve(planned.trial.id))
+
+    def _guard(self, who: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            logger.warning("%s failed: %s", who, error, exc_info=who not in self.warnings)
+            self.warnings.setdefault(who, f"{who} failed: {type(error).__name__}: {error}")
