@@ -58,7 +58,7 @@ def cli(debug: bool) -> None:
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @_run_options
 @click.pass_context
-def run(context: click.Context, file: Path, overrides: tuple[str, ...], **options: Any) -> None:
+def run(context: click.Context, /, file: Path, overrides: tuple[str, ...], **options: Any) -> None:
     """Run the sweep in FILE and print its report; what is already in storage is not run again."""
     from keel_lab.plan.opening import open_sweep
     from trainers.catalogue import CATALOGUE
@@ -71,7 +71,7 @@ def run(context: click.Context, file: Path, overrides: tuple[str, ...], **option
 @click.argument("name")
 @_run_options
 @click.pass_context
-def resume(context: click.Context, name: str, **options: Any) -> None:
+def resume(context: click.Context, /, name: str, **options: Any) -> None:
     """Go on with the stored sweep NAME: finished trials are not run again, stopped ones go on from their checkpoint."""
     from keel_lab.plan.opening import reopen_sweep
     from trainers.catalogue import CATALOGUE

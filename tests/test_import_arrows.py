@@ -1,4 +1,4 @@
-"""trainers -> keel_lab <- analysis, and what each command may import: checked on the source and in real interpreters."""
+"""trainers -> keel_lab <- analysis, and what each command may import: checked on the source, in real interpreters."""
 
 import ast
 import subprocess

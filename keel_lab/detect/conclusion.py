@@ -63,6 +63,16 @@ def conclude(facts: Facts, status: Status, rule: str, mode: Mode | None, onset: 
     )
 
 
+def lost_mode(baseline: Baseline | None, thresholds: Thresholds, unigram_entropy: float | None) -> Mode:
+    """Collapse if a curve that had learned is at the unigram level now (None: not learned, or unknown)."""
+    if baseline is None or unigram_entropy is None:
+        return Mode.IRRECOVERABLE
+    error = thresholds.learned_confidence * baseline.level_error
+    low = unigram_entropy - max(thresholds.learned_margin, error)
+    high = unigram_entropy + max(thresholds.unigram_band, error)
+    return Mode.COLLAPSE if low <= baseline.level <= high else Mode.IRRECOVERABLE
+
+
 def _evidence(facts: Facts, rule: str) -> dict[str, Any]:
     baseline = facts.baseline
     return {

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 
 from keel_lab.curve import Step
-from keel_lab.detect.conclusion import Facts, conclude
+from keel_lab.detect.conclusion import Facts, conclude, lost_mode
 from keel_lab.detect.excursion import Excursion, Onset
 from keel_lab.detect.level import MIN_SAMPLES, Baseline
 from keel_lab.detect.paired import paired_loss
@@ -223,16 +223,9 @@ class StreamingDetector:
             self._excursion.clear()
             self.state = State.HEALTHY
         elif self._since_alarm >= self._thresholds.confirm_samples:
-            self._confirm("not_regained", self._mode() if fresh else Mode.NON_FINITE, self._onset, number)
-
-    def _mode(self) -> Mode:
-        """Collapse if a curve that had learned is at the unigram level now, else irrecoverable."""
-        if self._h1 is None or self._baseline is None or not self._learned:
-            return Mode.IRRECOVERABLE
-        error = self._thresholds.learned_confidence * self._baseline.level_error
-        low = self._h1 - max(self._thresholds.learned_margin, error)
-        high = self._h1 + max(self._thresholds.unigram_band, error)
-        return Mode.COLLAPSE if low <= self._baseline.level <= high else Mode.IRRECOVERABLE
+            h1 = self._h1 if self._learned else None
+            lost = lost_mode(self._baseline, self._thresholds, h1) if fresh else Mode.NON_FINITE
+            self._confirm("not_regained", lost, self._onset, number)
 
     def _confirm(self, rule: str, mode: Mode, onset: Onset, number: int) -> None:
         self._confirmed = self._conclude(Status.DIVERGED, rule, mode, onset, number)

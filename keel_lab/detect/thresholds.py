@@ -16,8 +16,8 @@ class Thresholds(Settings):
         span_samples: memory of the smoothed excess that decides whether a level is regained; 20 follows a real
             recovery in some 20 samples and still averages the noise down to 0.2 sigma.
         slack_sigma: excess over the reference that costs nothing; half of the smallest step worth an alarm (2 sigma).
-        alarm_sigma: CUSUM at which a curve is suspect. Healthy real curves stay below 8 and simulated ones, 1% spikes
-            of +1.4 nats included, below 15; a clear jump needs 14 samples.
+        alarm_sigma: CUSUM at which a curve is suspect. Healthy real curves stay below 7 (degraded ones below 19),
+            simulated ones below 13, flat correlated ones below 31; a clear jump needs 14 samples.
         cap_sigma: samples are cut at this excess, so that a one-step spike of any height adds 3 and a two-step one 6.
         onset_slack_sigma: slack of the second CUSUM, whose last zero dates the onset. With slack 1 the onset of a
             creep is found twice as late; the onset of a jump moves by less than 2 samples. Too small an alarm, good

@@ -91,6 +91,8 @@ def _text(status: Mapping[str, Any]) -> str:
         for row in cell["trials"]:
             loss = row.get("loss")
             step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
-            lines.append((row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-")))
+            lines.append(
+                (row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-"))
+            )
     hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
     return f"sweep {status['name']}: {status['trials']} trials: {states}; {who}\n\n{aligned(lines, right={2, 3})}{hint}"
