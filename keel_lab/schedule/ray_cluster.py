@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from keel_lab.errors import UsageError
 from keel_lab.settings import Resources
 
 OBJECT_STORE = 100 * 1024**2  # bytes; results are small, curves go through storage
+KNOCK = 10.0  # seconds to wait for a cluster's port
 _SOCKET_ROOM = 40  # a socket path holds 107 bytes, of which Ray's session takes 66
 
 logger = logging.getLogger(__name__)
@@ -80,13 +82,21 @@ class RayCluster:
 
     def _join(self, address: str) -> None:
         try:
+            _knock(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(
                 f"no Ray can be joined at {address}: {reason}; start it, correct --ray-address or RAY_ADDRESS, or "
                 "leave both out for a local Ray"
             ) from error
+
+
+def _knock(address: str) -> None:
+    """Fails at once where nobody listens: Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
 
 
 def fits(node: Mapping[str, float], resources: Resources) -> int:
