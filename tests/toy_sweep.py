@@ -13,6 +13,7 @@ from keel_lab.detect.thresholds import Thresholds
 from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.schedule.executor import Task
 from keel_lab.settings import Budget, ModelSettings, RampSchedule, Resources, TrainSettings
+from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep
 from keel_lab.store.trials import Trials
@@ -94,9 +95,9 @@ def main() -> int:
     executor = RayExecutor(sweep.trials[0].trial.resources)
     display = open_display(sys.stderr)
     try:
-        with Interrupts() as interrupts:
+        with lease.hold(root, sweep.name) as held, Interrupts() as interrupts:
             proposer = ListProposer(sweep.trials)
-            summary = run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), interrupts)
+            summary = run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), interrupts, held)
     finally:
         display.close()
         executor.close()

@@ -65,12 +65,19 @@ def conclude(facts: Facts, status: Status, rule: str, mode: Mode | None, onset: 
 
 def lost_mode(baseline: Baseline | None, thresholds: Thresholds, unigram_entropy: float | None) -> Mode:
     """Collapse if a curve that had learned is at the unigram level now (None: not learned, or unknown)."""
-    if baseline is None or unigram_entropy is None:
+    if baseline is None:
         return Mode.IRRECOVERABLE
-    error = thresholds.learned_confidence * baseline.level_error
+    return mode_at(baseline.level, baseline.level_error, thresholds, unigram_entropy)
+
+
+def mode_at(level: float, level_error: float, thresholds: Thresholds, unigram_entropy: float | None) -> Mode:
+    """Collapse if the level that a rise led to is the unigram level (None: not learned before, or unknown)."""
+    if unigram_entropy is None:
+        return Mode.IRRECOVERABLE
+    error = thresholds.learned_confidence * level_error
     low = unigram_entropy - max(thresholds.learned_margin, error)
     high = unigram_entropy + max(thresholds.unigram_band, error)
-    return Mode.COLLAPSE if low <= baseline.level <= high else Mode.IRRECOVERABLE
+    return Mode.COLLAPSE if low <= level <= high else Mode.IRRECOVERABLE
 
 
 def _evidence(facts: Facts, rule: str) -> dict[str, Any]:

@@ -58,7 +58,8 @@ class Audience:
         self._guard("display", lambda: self._display.retried(planned, failure, attempt))
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
-        """See `Display.failed`."""
+        """See `Display.failed` and `Tracker.failed`."""
+        self._guard("tracking", lambda: self._tracker.failed(planned, failure))
         self._guard("display", lambda: self._display.failed(planned, failure))
 
     def note(self, text: str) -> None:

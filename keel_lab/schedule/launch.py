@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keel_lab.architecture import Catalogue
+from keel_lab.curve import Curve
+from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.opening import OpenedSweep
+from keel_lab.result import TrialResult
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
@@ -20,6 +23,7 @@ from keel_lab.settings import Resources
 from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.tracker import NullTracker, Tracker
@@ -68,14 +72,14 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
         say(note)
     with ExitStack() as stack:
         executor = stack.enter_context(closing(_executor(options, opened.spec.resources)))
-        with lease.hold(root, opened.spec.name):
-            sweep = opened.store(root, catalogue)
+        held = stack.enter_context(lease.hold(root, opened.spec.name))
+        sweep = opened.store(root, catalogue)
         interrupts = stack.enter_context(Interrupts())
         tracker = _tracker(sweep, root, uri)
         display = open_display(sys.stderr)
         try:
             proposer = ListProposer(sweep.trials)
-            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts)
+            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts, held)
         finally:
             display.close()
         _finish(summary, sweep, tracker, reporting)
@@ -113,7 +117,16 @@ class _Cursor:
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     if uri is None:
         return NullTracker()
-    return MlflowTracker(sweep, root.uri, uri, _Cursor(root, sweep.name))
+    tracker = MlflowTracker(sweep, root.uri, uri, _Cursor(root, sweep.name))
+    trials = Trials(root)
+
+    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
+        result = trials.results([trial_id])[trial_id]
+        return result, result.verdict, trials.curve(trial_id)
+
+    stored = trials.results([planned.trial.id for planned in sweep.trials])
+    tracker.deliver_missing(load, stored)
+    return tracker
 
 
 def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting) -> None:

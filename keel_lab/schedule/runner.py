@@ -16,10 +16,10 @@ from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
-from keel_lab.schedule.settled import settle
+from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
-from keel_lab.store import lease
+from keel_lab.store.lease import Lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
@@ -38,19 +38,28 @@ def run_sweep(
     display: Display,
     budget: Budget,
     interrupts: Interrupts,
+    held: Lease,
 ) -> RunSummary:
     """Runs what is not settled yet of a stored sweep, and writes its judgements.
 
-    Holds the sweep's lease. The executor, tracker and display stay open, except that a second interrupt closes the
-    executor at once.
+    The executor, tracker and display stay open, except that a second interrupt closes the executor at once.
+
+    Args:
+        sweep: what to run.
+        root: where it is stored.
+        executor: runs its trials.
+        tracker: mirrors them.
+        proposer: says which comes next.
+        display: shows them.
+        budget: bounds on this run.
+        interrupts: entered after the executor was opened.
+        held: the sweep's lease.
 
     Raises:
-        UsageError: if another driver holds the sweep, or its trainers refuse trials (all problems in one error);
-            nothing was run then.
-        StorageError: if the storage fails the runner itself.
+        UsageError: if the trainers refuse trials (all problems in one error); nothing was run then.
+        StorageError: if the storage fails the runner itself, or the lease was lost.
     """
-    with lease.hold(root, sweep.name) as held:
-        return _Run(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
+    return _Run(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
 
 
 class _Run:
@@ -79,9 +88,9 @@ class _Run:
         self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
         self._reason = ""
 
-    def run(self, held: lease.Lease) -> RunSummary:
+    def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
-        self._settled = self._stored_results()
+        self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds)
         self._reused = frozenset(self._settled)
         try:
             self._preflight()
@@ -95,7 +104,7 @@ class _Run:
         Sweeps(self._root).put_judgements(self._sweep.name, self._sweep.thresholds, verdicts)
         return self._summary()
 
-    def _loop(self, held: lease.Lease) -> None:
+    def _loop(self, held: Lease) -> None:
         while True:
             self._look_for_stop()
             self._fill()
@@ -106,18 +115,6 @@ class _Run:
             done = self._executor.next_done(POLL)
             if done is not None:
                 self._ended(done)
-
-    def _stored_results(self) -> dict[str, TrialResult]:
-        stored = self._trials.results([planned.trial.id for planned in self._sweep.trials])
-        found = {}
-        for planned in self._sweep.trials:
-            result = self._settle(planned.trial, stored.get(planned.trial.id))
-            if result is not None:
-                found[planned.trial.id] = result
-        return found
-
-    def _settle(self, trial: Trial, stored: TrialResult | None) -> TrialResult | None:
-        return settle(trial, stored, lambda: self._trials.curve(trial.id), self._sweep.thresholds)
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
@@ -224,7 +221,7 @@ class _Run:
         diverged = sum(result.outcome is Outcome.DIVERGED for result in self._settled.values())
         left = len(total) - len(self._settled) - len(self._given_up)
         reason = self._reason
-        if left and not reason:
+        if not reason and self._budget.trials is not None:
             reason = f"the budget of {self._budget.trials} trials is used up"
         return RunSummary(
             completed=len(self._settled) - diverged,

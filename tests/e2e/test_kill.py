@@ -20,6 +20,7 @@ from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
+from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
@@ -97,7 +98,8 @@ class Driver:
 def run_here(sweep: StoredSweep, root: Root) -> RunSummary:
     """Runs what is left of a sweep in this process, which needs no Ray to start."""
     executor, display, proposer = LocalExecutor(), PlainLines(sys.stderr), ListProposer(sweep.trials)
-    return run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts())
+    with lease.hold(root, sweep.name) as held:
+        return run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts(), held)
 
 
 @pytest.fixture(scope="module")

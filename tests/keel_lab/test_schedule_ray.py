@@ -96,6 +96,18 @@ def test_what_can_never_fit_is_refused_before_anything_runs(executor, root):
     assert executor.next_done(0.0) is None
 
 
+def test_an_address_without_ray_is_an_error_at_once():
+    import socket
+
+    from keel_lab.schedule.ray_cluster import RayCluster
+
+    with socket.socket() as probe:  # bound, but nobody listens
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(UsageError, match=f"no Ray can be joined at {address}: .*--ray-address"):
+            RayCluster._join(RayCluster.__new__(RayCluster), address)
+
+
 def test_resources_of_several_kinds_are_counted_together():
     node = {"CPU": 8.0, "GPU": 2.0, "memory": 12.0 * GIB}
     assert fits(node, Resources(cpus=1, memory=1 * GIB)) == 8

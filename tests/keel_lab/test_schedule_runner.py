@@ -12,7 +12,6 @@ import pytest
 
 from keel_lab.errors import UsageError
 from keel_lab.result import Failure, FailureKind
-from keel_lab.schedule import runner as runner_module
 from keel_lab.schedule.executor import Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
@@ -98,16 +97,18 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def go(root):
     def run(sweep, executor=None, *, tracker=None, display=None, interrupts=None, proposer=None, **budget):
-        return run_sweep(
-            sweep,
-            root,
-            executor or Scripted(),
-            tracker or NullTracker(),
-            proposer or ListProposer(sweep.trials),
-            display or PlainLines(io.StringIO()),
-            Budget(**budget),
-            interrupts or Interrupts(),
-        )
+        with lease.hold(root, sweep.name) as held:
+            return run_sweep(
+                sweep,
+                root,
+                executor or Scripted(),
+                tracker or NullTracker(),
+                proposer or ListProposer(sweep.trials),
+                display or PlainLines(io.StringIO()),
+                Budget(**budget),
+                interrupts or Interrupts(),
+                held,
+            )
 
     return run
 
@@ -317,7 +318,3 @@ def test_an_interrupt_while_failing_leaves_the_trial_for_resume(go, monkeypatch)
 def test_a_second_driver_is_refused(go, root):
     with lease.hold(root, "toys"), pytest.raises(UsageError, match=f"pid {os.getpid()}"):
         go(toy_sweep(toy_trial()))
-
-
-def test_the_runner_polls_without_spinning():
-    assert 0.05 <= runner_module.POLL <= 1.0
