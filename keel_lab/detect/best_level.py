@@ -59,8 +59,8 @@ def best_levels(values: Sequence[float], noise: Noise, thresholds: Thresholds) -
 
 
 def winsorised(values: Sequence[float], noise: Noise, cap_sigma: float) -> list[float]:
-    """The values cut to `cap_sigma` around the median of five: bad batches come one or two at a time."""
-    middles = running_median(values, 2)
+    """The values cut to `cap_sigma` around the median of nine: bad batches come one or two at a time."""
+    middles = running_median(values, 4)
     return [
         min(max(value, middle - cap_sigma * sigma), middle + cap_sigma * sigma)
         for value, middle, sigma in zip(values, middles, noise.sigma, strict=True)

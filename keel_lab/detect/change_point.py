@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
@@ -14,23 +15,27 @@ class ChangePoint(NamedTuple):
     shape: Literal["jump", "creep"]
 
 
-SPLIT = 10.0  # drop of the squared error, in sigma^2, that a change in pure noise reaches in some 3% of stretches
+_SPLIT = 10.0  # drop of the squared error, in sigma^2, that a change in pure noise reaches in some 3% of stretches
 
 
-def first_departure(values: Sequence[float], sigma: float) -> ChangePoint:
+def first_departure(values: Sequence[float], sigma: float, bound: float) -> ChangePoint:
     """The change point at which the level was left first, where a rise goes on in stages.
 
     The best single change of a staged rise lies between two stages: what precedes it is searched again, as long as
-    there is an upward change in it that noise does not explain.
+    there is an upward change in it that noise does not explain, to above the level's confidence bound. Without the
+    bound a best level that was a lucky low would be left as soon as luck ends.
 
     Args:
         values: at least 2, finite; the first belongs to the level.
         sigma: their noise.
+        bound: upper confidence bound of the level.
     """
     found, _ = change_point(values)
     while found.last_good > 0:
         earlier, gain = change_point(values[: found.last_good + 1])
-        if gain < SPLIT * sigma * sigma:
+        stage = values[earlier.last_good + 1 : found.last_good + 1]
+        mean = sum(stage) / len(stage)
+        if gain < _SPLIT * sigma * sigma or mean - sigma / math.sqrt(len(stage)) <= bound:
             break
         found = earlier
     return found

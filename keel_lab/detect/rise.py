@@ -148,5 +148,5 @@ class Search:
         values = [
             top if self.samples.broken[i] else min(self.samples.y[i], top) for i in range(first, alarm + 1)
         ]
-        found = first_departure(values, self._sigma(alarm))
+        found = first_departure(values, self._sigma(alarm), self._reference(alarm))
         return first + found.last_good, found.shape
