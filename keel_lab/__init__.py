@@ -1,4 +1,4 @@
-"""keel_lab: what runs and what its outcome means. Imports nothing heavy: no torch, pandas or Lightning anywhere below."""
+"""keel_lab: what runs and what its outcome means. No torch, pandas or Lightning is imported anywhere below."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
@@ -34,8 +33,7 @@ def first_departure(values: Sequence[float], sigma: float, bound: float) -> Chan
     while found.last_good > 0:
         earlier, gain = change_point(values[: found.last_good + 1])
         stage = values[earlier.last_good + 1 : found.last_good + 1]
-        mean = sum(stage) / len(stage)
-        if gain < _SPLIT * sigma * sigma or mean - sigma / math.sqrt(len(stage)) <= bound:
+        if gain < _SPLIT * sigma * sigma or sum(stage) <= bound * len(stage):
             break
         found = earlier
     return found

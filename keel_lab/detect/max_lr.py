@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,6 +29,12 @@ class MaxLR:
 
     kind: MaxLRKind
     lr: float | None = None
+
+    def text(self, number: Callable[[float], str]) -> str:
+        """In words that never hide censoring; `number` writes an LR."""
+        if self.lr is None:
+            return "not learned at this slope" if self.kind is MaxLRKind.NOT_LEARNED else "undecided"
+        return f"> {number(self.lr)} (censored)" if self.kind is MaxLRKind.CENSORED else number(self.lr)
 
 
 def max_lr(verdict: Verdict) -> MaxLR:

@@ -1,4 +1,4 @@
-"""Every threshold of the streaming detector, named, with its reason. They are not part of a trial's id."""
+"""Every threshold of the detectors, named, with its reason. They are not part of a trial's id."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ class Thresholds(Settings):
         blowup_margin: nats above everything the curve started with: e^5 times less likely than by the untrained model.
         blowup_samples: blown-up samples in a row that raise the alarm at once, and that are a divergence, not an
             unconfirmed one, where the curve ends on them. Bad batches come one or two at a time.
+        degradation_margin: nats above the siblings at lower LR that count as degradation; levels of healthy runs that
+            differ in their initial weights only lie within 0.05 of each other.
+        degradation_confidence: and standard errors above them; 4 as for `learned_confidence`.
     """
 
     span_samples: Annotated[int, Field(ge=2)] = 20
@@ -62,3 +65,5 @@ class Thresholds(Settings):
     unigram_band: Positive = 0.2
     blowup_margin: Positive = 5.0
     blowup_samples: Count = 5
+    degradation_margin: Positive = 0.1
+    degradation_confidence: NonNegative = 4.0

@@ -58,7 +58,6 @@ class _Whole:
         self._end, self._end_rule = self._lost_to_non_finite()
         self._finite = [i for i in range(self._end) if not self._broken[i]]
         self._search: Search | None = None
-        self._learned_from: int | None = None
         if len(self._finite) >= MIN_SAMPLES:
             self._look()
 
@@ -80,24 +79,10 @@ class _Whole:
             held = y[-1] if y else first
             y.append(held if self._broken[i] else paired_loss(*self._pair(i), self._h1))
         samples = Samples(y, self._broken[: self._end], [step.lr for step in self._steps[: self._end]])
-        self._search = Search(samples, self._thresholds)
-        if self._h1 is not None:
-            self._learned_from = self._first_learned(self._search)
-            late = self._end if self._learned_from is None else self._learned_from
-            self._search = Search(samples, self._thresholds, self._h1 + self._thresholds.unigram_band, late)
+        self._search = Search(samples, self._thresholds, self._h1)
 
     def _pair(self, i: int) -> tuple[float, float]:
         return self._steps[i].loss, self._steps[i].unigram_loss
-
-    def _first_learned(self, search: Search) -> int | None:
-        """Index of the sample at which the level is below H1 beyond doubt."""
-        assert self._h1 is not None
-        for i in range(MIN_SAMPLES - 1, self._end):
-            n = min(_WINDOW, i + 1)
-            error = self._thresholds.learned_confidence * search.noise.error[i] / math.sqrt(n)
-            if search.level(i + 1 - n, i) < self._h1 - max(self._thresholds.learned_margin, error):
-                return i
-        return None
 
     def verdict(self) -> Verdict:
         rise = self._search.last if self._search else None
@@ -121,14 +106,14 @@ class _Whole:
 
     @property
     def _learned(self) -> bool | None:
-        return None if self._h1 is None or self._search is None else self._learned_from is not None
+        return None if self._h1 is None or self._search is None else self._search.learned_from < self._end
 
     def _mode(self, rise: Rise) -> Mode:
         assert self._search is not None
-        last = rise.alarm + self._thresholds.confirm_samples
+        last = min(len(self._search.x) - 1, rise.alarm + self._thresholds.confirm_samples)
         if any(self._broken[last - 2 : last + 1]):
             return Mode.NON_FINITE
-        before = self._learned_from is not None and self._learned_from <= rise.alarm
+        before = self._search.learned_from <= rise.alarm
         level, error = self._search.level(last - _WINDOW + 1, last), self._search.noise.error[last] / 4.0
         return mode_at(level, error, self._thresholds, self._h1 if before else None)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from keel_lab.architecture import CorpusFacts
+from keel_lab.columns import aligned
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
-from keel_lab.spec.label import label_text
+from keel_lab.spec.label import duration_text, label_text
 from keel_lab.trial import Trial
 
 StepSeconds = Callable[[Trial], float | None]
@@ -104,8 +105,8 @@ class Summary:
             return "unknown (no step of these models was measured yet)"
         if self.unknown:
             known = f"known for {left - self.unknown} of {left} trials, unknown for {self.unknown}"
-            return f"at least {_duration(self.seconds)}, {at_once}: {known}"
-        return f"{_duration(self.seconds)}, {at_once}"
+            return f"at least {duration_text(self.seconds)}, {at_once}: {known}"
+        return f"{duration_text(self.seconds)}, {at_once}"
 
 
 def summarise(
@@ -203,15 +204,8 @@ def _table(cells: Iterable[CellSummary]) -> str:
     axes = list(dict.fromkeys(name for row in rows for name, _ in row.cell.axes))
     heads = ["architecture", "blocks", *axes, "trials", "done", "parameters", "steps", "tokens", "a trial takes"]
     lines = [heads] + [_line(row, axes) for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     left = {0, *range(2, 2 + len(axes))}
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if column in left else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return aligned(lines, right=set(range(len(heads))) - left)
 
 
 def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
@@ -225,24 +219,9 @@ def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
         f"{row.parameters:,}",
         f"{row.steps:,}",
         f"{row.tokens:,}",
-        "unknown" if row.seconds is None else _duration(row.seconds),
+        "unknown" if row.seconds is None else duration_text(row.seconds),
     ]
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`: an estimate, so two units at most."""
-    if seconds < 1:
-        return "under 1 s"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"

@@ -71,17 +71,14 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        executor = stack.enter_context(closing(_executor(options, opened.spec.resources)))
-        held = stack.enter_context(lease.hold(root, opened.spec.name))
-        sweep = opened.store(root, catalogue)
-        interrupts = stack.enter_context(Interrupts())
-        tracker = _tracker(sweep, root, uri)
-        display = open_display(sys.stderr)
-        try:
-            proposer = ListProposer(sweep.trials)
-            summary = run_sweep(sweep, root, executor, tracker, proposer, display, opened.spec.budget, interrupts, held)
-        finally:
-            display.close()
+        with closing(_executor(options, opened.spec.resources)) as executor:
+            held = stack.enter_context(lease.hold(root, opened.spec.name))
+            sweep = opened.store(root, catalogue)
+            tracker = _tracker(sweep, root, uri)
+            proposer, budget = ListProposer(sweep.trials), opened.spec.budget
+            # Interrupts after Ray, which installs a handler of its own when it starts
+            with closing(open_display(sys.stderr)) as display, Interrupts() as interrupts:
+                summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
         _finish(summary, sweep, tracker, reporting)
     return summary.exit_code
 

@@ -10,7 +10,8 @@ from typing import IO, TYPE_CHECKING
 from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe, duration
+from keel_lab.schedule.progress import Pace, describe
+from keel_lab.spec.label import duration_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -123,7 +124,7 @@ class LiveTable:
     def _table(self, whole: bool) -> Table:
         from rich.table import Table
 
-        eta = "" if whole else f", ETA {duration(self._pace.eta())}"
+        eta = "" if whole else f", ETA {duration_text(self._pace.eta())}"
         table = Table(title=f"{len(self._ended)}/{len(self._trials)} trials{eta}", title_justify="left")
         for name in ("cell", "state", "step", "loss", "verdict", "ETA"):
             table.add_column(name, justify="right" if name in ("step", "loss", "ETA") else "left", overflow="fold")
@@ -143,6 +144,6 @@ class LiveTable:
         first, since = self._speed.get(item.trial_id, (0, 0.0))
         gone = item.step - first
         left = steps - item.step
-        eta = duration(left * (time.monotonic() - since) / gone) if gone > 0 and left >= 0 else ""
+        eta = duration_text(left * (time.monotonic() - since) / gone) if gone > 0 and left >= 0 else ""
         loss = f"{item.loss:.3f}" if item.step else ""
         return f"{item.step}/{steps}", loss, row.verdict, eta

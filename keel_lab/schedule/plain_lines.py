@@ -9,7 +9,8 @@ from typing import IO
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe, duration
+from keel_lab.schedule.progress import Pace, describe
+from keel_lab.spec.label import duration_text
 
 EVERY = 10.0  # seconds between lines of overall progress
 
@@ -80,7 +81,7 @@ class PlainLines:
             for item in list(self._running.values())[:4]
         )
         done = f"{len(self._ended)}/{len(self._trials)} done, {len(self._running)} running"
-        self._print(f"{done}{f' ({running})' if running else ''}, ETA {duration(self._pace.eta())}")
+        self._print(f"{done}{f' ({running})' if running else ''}, ETA {duration_text(self._pace.eta())}")
 
     def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

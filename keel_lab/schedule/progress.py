@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Protocol
 
+from keel_lab.detect.max_lr import max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
@@ -56,27 +57,8 @@ def describe(verdict: Verdict, trial: Trial) -> str:
     if verdict.onset_step is not None:
         words += f" at step {verdict.onset_step}"
     if isinstance(trial.schedule, RampSchedule) and verdict.status is not Status.UNDECIDED:
-        words += f", {max_lr(verdict)}"
+        words += f", Max LR {max_lr(verdict).text(lambda lr: f'{lr:.4g}')}"
     return words
-
-
-def max_lr(verdict: Verdict) -> str:
-    """`Max LR 0.0123`, `Max LR > 0.1 (censored)` or that nothing was learned."""
-    if verdict.last_good_lr is None or verdict.learned is False:
-        return "no Max LR: not learned at this slope"
-    return (
-        f"Max LR > {verdict.last_good_lr:.4g} (censored)" if verdict.censored else f"Max LR {verdict.last_good_lr:.4g}"
-    )
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`; `?` if unknown."""
-    if not math.isfinite(seconds):
-        return "?"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Pace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 
@@ -27,3 +28,20 @@ def _scientific(value: float) -> str:
     digits = len(re.sub(r"e.*|[-.]", "", repr(value)).strip("0"))
     mantissa, _, exponent = f"{value:.{max(digits - 1, 0)}e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
+
+
+def duration_text(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`: an estimate, so two units at most; `?` if it is not known."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

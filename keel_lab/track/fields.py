@@ -9,6 +9,7 @@ from typing import Any
 
 import keel_lab
 from keel_lab.curve import Curve
+from keel_lab.detect.max_lr import MaxLRKind, max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
@@ -62,19 +63,8 @@ def conclusion(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> 
         "mode": "none" if verdict.mode is None else str(verdict.mode),
     }
     if planned.trial.schedule.kind == "ramp":  # a schedule that falls again has no Max LR
-        words["max_lr"] = _max_lr(verdict)
+        words["max_lr"] = max_lr(verdict).text(text)
     return words
-
-
-def _max_lr(verdict: Verdict) -> str:
-    if verdict.learned is False:
-        return "not learned at this slope"
-    if verdict.last_good_lr is None:
-        return "unknown"
-    lr = text(verdict.last_good_lr)
-    if verdict.status is Status.UNCONFIRMED:
-        return f"{lr} (unconfirmed)"
-    return f"> {lr} (censored)" if verdict.censored else lr
 
 
 def tags(planned: PlannedTrial) -> dict[str, str]:
@@ -139,7 +129,7 @@ def finals(planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: 
     if planned.trial.schedule.kind == "ramp" and verdict.last_good_lr:
         found |= {"last_good_lr": verdict.last_good_lr, "censored": verdict.censored}
         found["log10_last_good_lr"] = math.log10(verdict.last_good_lr)
-        if text(verdict.last_good_lr) == _max_lr(verdict):
+        if max_lr(verdict).kind is MaxLRKind.MEASURED:
             found |= {"max_lr": verdict.last_good_lr, "log10_max_lr": math.log10(verdict.last_good_lr)}
     numbers = {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
     return {f"final/{_key(name)}": capped(name, value) for name, value in numbers.items() if math.isfinite(value)}

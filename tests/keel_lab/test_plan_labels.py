@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from keel_lab.architecture import Catalogue, CorpusFacts
 from keel_lab.plan import expand
 from keel_lab.spec import SweepSpec
-from keel_lab.spec.label import label_text
+from keel_lab.spec.label import duration_text, label_text
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,18 @@ def test_case_11_names_tell_close_rates_apart(
         "keel-b4-lr=3.0000001e-5-s0",
     ]
     assert str(plan.trials[0].cell) == "keel 4 blocks lr=1e-5"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "under 1 s"),
+        (45.2, "45 s"),
+        (720.0, "12 min"),
+        (12_000.0, "3 h 20 min"),
+        (200_000.0, "2 d 7 h"),
+        (math.nan, "?"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

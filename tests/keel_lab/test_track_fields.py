@@ -65,9 +65,9 @@ def test_learning_rates_that_differ_read_differently(lrs):
     [
         (COLLAPSED, "0.0123"),
         (CENSORED, "> 0.1 (censored)"),
-        (Verdict(Status.UNCONFIRMED, None, 590, 589, 0.09), "0.09 (unconfirmed)"),
+        (Verdict(Status.UNCONFIRMED, None, 590, 589, 0.09), "undecided"),
         (Verdict(Status.DIVERGED, Mode.STAGNATION, 1, None, None, learned=False), "not learned at this slope"),
-        (Verdict(Status.UNDECIDED), "unknown"),
+        (Verdict(Status.UNDECIDED), "undecided"),
     ],
 )
 def test_max_lr_in_words_never_hides_censoring(verdict, words):
