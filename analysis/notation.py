@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.statistics import Estimate, Ratio
+from collections.abc import Callable
+
+from analysis.intervals import Interval
+from analysis.ratios import Ratio
+from analysis.statistics import Estimate
 from keel_lab.spec.label import label_text
 
 
@@ -22,22 +26,28 @@ def bound(value: float) -> str:
 
 def max_lr(estimate: Estimate) -> str:
     """The Max LR of a cell, or in words why there is none."""
-    if estimate.median is not None:
-        return f"> {bound(estimate.median)} (censored)" if estimate.kind == "censored" else reading(estimate.median)
-    words = {"not_learned": "not learned at this slope", "undecided": "undecided", "failed": "failed"}
-    return words.get(estimate.kind, "not run")
+    if estimate.median is None:
+        words = {"not_learned": "not learned at this slope", "undecided": "undecided", "failed": "failed"}
+        return words.get(estimate.kind, "not run")
+    if estimate.kind == "measured":
+        return reading(estimate.median)
+    return f"{'>' if estimate.kind == 'censored' else '<'} {bound(estimate.median)} (censored)"
 
 
-def span(estimate: Estimate) -> str:
-    """The range over seeds, `2.31e-2 .. > 0.1` if the largest is censored; `one seed` for a single reading."""
-    if estimate.low is None or estimate.high is None:
-        return "-"
-    if estimate.n == 1:
-        return "one seed"
-    if estimate.censored == estimate.n and estimate.low == estimate.high:
-        return f"all > {bound(estimate.high)}"
-    high = f"> {bound(estimate.high)}" if estimate.censored else reading(estimate.high)
-    return f"{reading(estimate.low)} .. {high}"
+def max_lr_interval(estimate: Estimate) -> str:
+    """The Max LR with its interval, `1.26e-2 [1.00e-2, > 0.1]`; `(no interval)` where a number has none."""
+    text = max_lr(estimate)
+    if estimate.median is None or estimate.n == estimate.censored or estimate.n == estimate.below:
+        return text  # words, or a bound that holds for every seed
+    return f"{text.removesuffix(' (censored)')} {_interval(estimate.interval, reading, bound)}"
+
+
+def _interval(value: Interval | None, inside: Callable[[float], str], open_end: Callable[[float], str]) -> str:
+    if value is None:
+        return "(no interval)"
+    low = f"< {open_end(value.low)}" if value.low_open else inside(value.low)
+    high = f"> {open_end(value.high)}" if value.high_open else inside(value.high)
+    return f"[{low}, {high}]"
 
 
 def modes(estimate: Estimate) -> str:
@@ -55,8 +65,22 @@ def seeds(estimate: Estimate) -> str:
 
 
 def ratio(value: Ratio | None) -> str:
-    """A ratio with three significant digits; `>` or `<` where one side is censored."""
+    """A ratio with three significant digits; `>` or `<` where one side is censored, `a .. b` if known within these."""
     if value is None:
         return "-"
-    sign = {"exact": "", "above": "> ", "below": "< "}[value.kind]
-    return sign + f"{value.value:#.3g}".rstrip(".")
+    if value.kind == "within":
+        return f"{_digits(value.bounds.low)} .. {_digits(value.bounds.high)}"
+    return {"exact": "", "above": "> ", "below": "< "}[value.kind] + _digits(value.value)
+
+
+def ratio_interval(value: Ratio | None, n: int) -> str:
+    """The ratio with its interval, `0.156 [0.131, 0.190]`, and the number of its pairs where that is not n."""
+    if value is None or value.pairs is None:
+        return ratio(value)
+    text = f"{ratio(value)} {_interval(value.interval, _digits, _digits)}"
+    pairs = "" if value.pairs == n else f" ({value.pairs} pair{'s' * (value.pairs > 1)})"
+    return (text + pairs).replace(") (", ", ")
+
+
+def _digits(value: float) -> str:
+    return f"{value:#.3g}".rstrip(".")

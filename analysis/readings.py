@@ -109,6 +109,8 @@ def _finished(
     stored: StoredSweep, planned: PlannedTrial, result: TrialResult, verdict: Verdict | None, trials: Trials
 ) -> Reading:
     alike = dict(result.thresholds) == stored.thresholds.model_dump(mode="json")
+    if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
+        verdict = None  # a rejudgement of a curve that has gone on since
     if verdict is None and alike and result.verdict.detector == DETECTOR:
         verdict = result.verdict
     if verdict is None:

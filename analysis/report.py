@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.readings import SweepReadings, open_root, read
-from analysis.tables import caption, grid, max_lr
+from analysis.tables import caption, grid, max_lr, max_lr_records
 from analysis.tables.layout import Table, to_markdown, to_text
 from keel_lab.errors import UsageError
 from keel_lab.spec.label import label_text
@@ -95,7 +95,7 @@ def _drawn(sweep: SweepReadings, root: Root, into: Path) -> list[Path]:
 
 
 def _csv(sweeps: Sequence[SweepReadings]) -> str:
-    ramps = [row for table in max_lr.tables(sweeps) for row in max_lr.records(table)]
+    ramps = [row for table in max_lr.tables(sweeps) for row in max_lr_records.records(table)]
     grids = [row for table in grid.tables(sweeps) for row in grid.records(table)]
     if ramps and grids:
         raise UsageError("a CSV holds one kind of table: ask for the ramp sweeps and the grid sweeps in two reports")
@@ -116,8 +116,8 @@ def _flat(value: Any) -> Any:
 def _json(sweeps: Sequence[SweepReadings]) -> str:
     tables: list[dict[str, Any]] = []
     for ramped in max_lr.tables(sweeps):
-        cells = zip(max_lr.records(ramped), ramped.cells, strict=True)
-        rows = [{**record, "readings": max_lr.seed_records(cell)} for record, cell in cells]
+        cells = zip(max_lr_records.records(ramped), ramped.cells, strict=True)
+        rows = [{**record, "readings": max_lr_records.seed_records(cell)} for record, cell in cells]
         tables.append(
             {"protocol": "ramp", "ramp": ramped.ramp.model_dump(mode="json", exclude={"kind"}), "cells": rows}
         )

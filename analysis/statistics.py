@@ -1,22 +1,21 @@
-"""Max LR over the seeds of a cell, and ratios between cells: order statistics that honour censoring.
+"""Max LR over the seeds of a cell: its median on log LR, what is known of it, and what became of every seed.
 
-A censored reading says only that the Max LR lies above it. A run that never learned has no Max LR at this slope: it is
-counted and said, never given a number, and stands outside the median (an upper bound would need a run held at that LR).
-Bootstrap intervals and ratios paired by seed belong here as well, beside `summarise` and `ratio_of`.
+A run that never learned has no Max LR at this slope: it is counted and said, never given a number, and stands outside
+the median (an upper bound would need a run held at that LR).
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal
 
-from keel_lab.detect.max_lr import MaxLR
+from analysis.censored import Bounds, median
+from analysis.intervals import Interval, interval
+from analysis.seed_reading import SeedReading
 
-Kind = Literal["measured", "censored", "not_learned", "undecided", "failed", "not_run"]
+Kind = Literal["measured", "censored", "below", "not_learned", "undecided", "failed", "not_run"]
 
 
 @dataclass(frozen=True)
@@ -24,22 +23,28 @@ class Estimate:
     """What the seeds of one cell say together. LRs are dimensionless.
 
     Attributes:
-        kind: `measured` or `censored` if there is a median, else why there is none.
-        median: on log LR; with kind `censored` the median is above this.
-        low, high: smallest and largest reading; with `censored` > 0 the largest Max LR is above `high`.
+        kind: `measured`, `censored` or `below` if there is a median, else why there is none.
+        bounds: of the median; None if there is none.
+        interval: the median's 90% interval; None where there can be none, see `intervals.interval`.
+        low: smallest reading; with `below` > 0 the smallest Max LR is below it.
+        high: largest reading; with `censored` > 0 the largest Max LR is above it.
         planned: seeds of the cell.
-        n: readings the median stands on, `measured + censored`.
+        n: readings the median stands on, `measured + censored + below`.
+        clusters: distinct data seeds among them.
         modes: (mode, how many diverged seeds), most frequent first.
     """
 
     kind: Kind
-    median: float | None
+    bounds: Bounds | None
+    interval: Interval | None
     low: float | None
     high: float | None
     planned: int
     n: int
+    clusters: int
     measured: int
     censored: int
+    below: int
     not_learned: int
     undecided: int
     failed: int
@@ -47,17 +52,14 @@ class Estimate:
     modes: tuple[tuple[str, int], ...]
 
     @property
+    def median(self) -> float | None:
+        """The point that stands for `bounds`; with kind `censored` the median is above it, with `below` below."""
+        return None if self.bounds is None else self.bounds.point
+
+    @property
     def coverage(self) -> float | None:
-        """How often a range over n seeds covers the true median; None for fewer than two readings."""
-        return None if self.n < 2 else coverage(self.n)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Median over median; `above` or `below` when one of them is only known to be larger."""
-
-    value: float
-    kind: Literal["exact", "above", "below"]
+        """How often, at least, the range covers the true median; None for fewer than two clusters of readings."""
+        return None if self.clusters < 2 else coverage(self.clusters)
 
 
 def coverage(n: int) -> float:
@@ -65,37 +67,9 @@ def coverage(n: int) -> float:
     return 1.0 - 2.0 * 0.5**n
 
 
-def log_median(measured: Sequence[float], censored: Sequence[float]) -> tuple[float, bool] | None:
-    """The Kaplan-Meier median of right-censored LRs, on log LR.
-
-    The product-limit estimate S falls at each measured LR by the fraction of those readings, measured or censored, that
-    had got so far. The median is where S passes 1/2. Where S *is* 1/2 it is the middle, on log LR, of the two readings
-    around, so that without censoring it is the ordinary median.
-
-    Args:
-        measured: LRs at which divergence set in.
-        censored: LRs up to which nothing diverged.
-
-    Returns:
-        (LR, False), or (LR, True) if the median is only known to be above that LR; None without readings.
-    """
-    if not measured and not censored:
-        return None
-    survival, half, reached = Fraction(1), Fraction(1, 2), None
-    for lr in sorted(set(measured)):
-        at_risk = sum(other >= lr for other in (*measured, *censored))
-        survival *= 1 - Fraction(list(measured).count(lr), at_risk)
-        if reached is not None:  # S stood at exactly 1/2 since `reached`
-            return math.sqrt(reached * lr), False
-        if survival < half:
-            return lr, False
-        if survival == half:
-            reached = lr
-    last = max((*measured, *censored))
-    return (last, True) if reached is None else (math.sqrt(reached * last), True)
-
-
-def summarise(readings: Iterable[MaxLR], modes: Iterable[str], *, failed: int = 0, not_run: int = 0) -> Estimate:
+def summarise(
+    readings: Sequence[SeedReading], modes: Iterable[str] = (), *, failed: int = 0, not_run: int = 0
+) -> Estimate:
     """Puts the seeds of one cell together.
 
     Args:
@@ -104,39 +78,37 @@ def summarise(readings: Iterable[MaxLR], modes: Iterable[str], *, failed: int = 
         failed: seeds whose every attempt so far failed.
         not_run: seeds without a result or a failure yet.
     """
-    by_kind: dict[str, list[MaxLR]] = {"measured": [], "censored": [], "not_learned": [], "undecided": []}
-    for one in readings:
-        by_kind[one.kind].append(one)
-    measured = [one.lr for one in by_kind["measured"] if one.lr is not None]
-    censored = [one.lr for one in by_kind["censored"] if one.lr is not None]
-    numbers, median = measured + censored, log_median(measured, censored)
-    never = len(by_kind["not_learned"])
-    undecided = sum(map(len, by_kind.values())) - len(numbers) - never
-    kind: Kind = "not_learned" if never else "undecided" if undecided else "failed" if failed else "not_run"
-    if median is not None:
-        kind = "censored" if median[1] else "measured"
+    counts: Counter[str] = Counter(one.kind for one in readings)
+    numbers = [(one.bounds, one.data_seed) for one in readings if one.bounds is not None]
+    found = [bounds for bounds, _ in numbers]
+    clusters = [data_seed for _, data_seed in numbers]
+    middle = median(found) if found else None
+    if middle is not None and middle.point is None:  # censored on both sides: nothing is known
+        middle = None
+    ends = [end for bounds in found for end in bounds if 0.0 < end < float("inf")]
     return Estimate(
-        kind=kind,
-        median=None if median is None else median[0],
-        low=min(numbers, default=None),
-        high=max(numbers, default=None),
-        planned=len(numbers) + never + undecided + failed + not_run,
-        n=len(numbers),
-        measured=len(measured),
-        censored=len(censored),
-        not_learned=never,
-        undecided=undecided,
+        kind=_kind(middle, counts, failed),
+        bounds=middle,
+        interval=interval(found, clusters) if found else None,
+        low=min(ends, default=None),
+        high=max(ends, default=None),
+        planned=len(readings) + failed + not_run,
+        n=len(found),
+        clusters=len(set(clusters)),
+        measured=counts["measured"],
+        censored=counts["censored"],
+        below=counts["below"],
+        not_learned=counts["not_learned"],
+        undecided=counts["undecided"],
         failed=failed,
         not_run=not_run,
         modes=tuple(sorted(Counter(modes).items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
-def ratio_of(cell: Estimate, reference: Estimate) -> Ratio | None:
-    """Ratio of two medians; None if either is missing or both are censored, when nothing is known of it."""
-    if cell.median is None or reference.median is None:
-        return None
-    value = cell.median / reference.median
-    if cell.kind == reference.kind:
-        return Ratio(value, "exact") if cell.kind == "measured" else None
-    return Ratio(value, "above" if cell.kind == "censored" else "below")
+def _kind(middle: Bounds | None, counts: Counter[str], failed: int) -> Kind:
+    if middle is not None:
+        return "below" if middle.low == 0.0 else "censored" if middle.high == float("inf") else "measured"
+    if counts["not_learned"]:
+        return "not_learned"
+    return "undecided" if counts.total() else "failed" if failed else "not_run"

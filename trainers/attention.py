@@ -70,11 +70,16 @@ class Attention(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch time width"]) -> Float[Tensor, "*batch time width"]:
         """Attends to the same and earlier positions."""
-        q = self.rotary(self._heads(x, self.q, self.q_norm))
-        k = self.rotary(self._heads(x, self.k, self.k_norm))
+        q, k = self.queries_and_keys(x)
         v = self._heads(x, self.v, self.v_norm)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return functional.linear(mixed.transpose(-3, -2).flatten(-2), self.o)
+
+    def queries_and_keys(
+        self, x: Float[Tensor, "*batch time width"]
+    ) -> tuple[Float[Tensor, "*batch heads time head"], Float[Tensor, "*batch kv_heads time head"]]:
+        """What the attention logits are made of, rotated and, where the scheme asks for it, normalised."""
+        return self.rotary(self._heads(x, self.q, self.q_norm)), self.rotary(self._heads(x, self.k, self.k_norm))
 
     def _heads(self, x: Tensor, matrix: Tensor, norm: RMSNorm | None) -> Float[Tensor, "*batch heads time head"]:
         flat = functional.linear(x, matrix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import lightning
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 
 from keel_lab.errors import UsageError
 from keel_lab.schedule.reporting import Report
@@ -22,7 +22,7 @@ from trainers.batches import first_update
 from trainers.data.sampler import choices
 from trainers.data.shard import Shard
 from trainers.lightning_module import TrialModule
-from trainers.model import build
+from trainers.model import Transformer, build
 from trainers.recording import Recording
 from trainers.signals import KeepSigterm, keyboard_interrupts
 
@@ -32,8 +32,14 @@ for _name in ("lightning.pytorch", "lightning.fabric"):  # its advice is for peo
     logging.getLogger(_name).setLevel(logging.ERROR)
 
 
-def fit(trial: Trial, workdir: Path, report: Report) -> None:
+def fit(trial: Trial, workdir: Path, report: Report, probe: Callable[[Transformer], Callback] | None = None) -> None:
     """See `trainers.job.run`.
+
+    Args:
+        trial: as there.
+        workdir: as there.
+        report: as there.
+        probe: makes a further callback around the model; it may read everything and must change nothing.
 
     Raises:
         UsageError: see there.
@@ -48,7 +54,12 @@ def fit(trial: Trial, workdir: Path, report: Report) -> None:
         if report.resume is None:  # else what it set comes back with the weights
             model.calibrate(first_update(trial, shard))
         module = TrialModule(trial, model, shard)
-        trainer = _trainer(trial, accelerator, workdir, Recording(trial, module, shard, workdir, report))
+        callbacks = [
+            Recording(trial, module, shard, workdir, report),
+            KeepSigterm(),
+            *([probe(model)] if probe else []),
+        ]
+        trainer = _trainer(trial, accelerator, workdir, callbacks)
         checkpoint = str(report.resume.checkpoint) if report.resume else None
         with keyboard_interrupts():
             trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
@@ -82,7 +93,7 @@ def _shard(trial: Trial, folder: Path) -> Shard:
     return shard
 
 
-def _trainer(trial: Trial, accelerator: str, workdir: Path, recording: Recording) -> Trainer:
+def _trainer(trial: Trial, accelerator: str, workdir: Path, callbacks: list[Callback]) -> Trainer:
     """A bare loop: no loggers, bars, validation or checkpoints of Lightning's own, and no end but `should_stop`."""
     return Trainer(
         accelerator=accelerator,
@@ -91,7 +102,7 @@ def _trainer(trial: Trial, accelerator: str, workdir: Path, recording: Recording
         accumulate_grad_batches=trial.train.accumulate,
         max_epochs=1,
         max_steps=-1,
-        callbacks=[recording, KeepSigterm()],
+        callbacks=callbacks,
         deterministic=True,
         logger=False,
         enable_checkpointing=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.intervals import ENOUGH, LEVEL
 from analysis.ramp import describe
 from analysis.readings import Reading, SweepReadings
 from analysis.statistics import Estimate, coverage
@@ -38,27 +39,39 @@ def ramp(schedule: RampSchedule) -> str:
 
 
 def intervals(estimates: Sequence[Estimate]) -> list[str]:
-    """What `n`, the median and the range over seeds are worth."""
-    sizes = sorted({one.n for one in estimates if one.n})
-    several = [n for n in sizes if n > 1]
+    """What `n`, the median and its interval over seeds are worth."""
+    if not any(one.n for one in estimates):
+        return []
+    several = sorted({one.clusters for one in estimates if one.n > 1 and one.clusters > 1})
     if not several:
-        return ["n = 1: one seed a cell, hence no interval."] if sizes else []
+        alone = max(one.n for one in estimates) == 1
+        return ["n = 1: one seed a cell, hence no interval." if alone else "One data seed a cell, hence no interval."]
     covers = ", ".join(f"{coverage(n):.0%} (n = {n})" for n in several)
-    single = " A single seed gives no interval." if 1 in sizes else ""
-    return [
-        "Max LR over n seeds is the median on log LR (Kaplan-Meier where censored); range is the smallest to the "
-        f"largest and covers the true median {covers} of the time.{single}"
+    few = [n for n in several if n < ENOUGH]
+    widened = f", widened where they are fewer than {ENOUGH}" if few else ""
+    notes = [
+        f"Max LR is the median on log LR over n seeds (Kaplan-Meier where censored) with its {LEVEL:.0%} interval: a "
+        f"bootstrap over data seeds{widened}; > or < marks an end that censoring leaves open. "
+        f"The plain range over the seeds covers the true median {covers} of the time."
     ]
+    if any(one.clusters == 1 for one in estimates):
+        notes.append("A single data seed gives no interval.")
+    if any(one.clusters in few and one.n in (one.censored, one.below) for one in estimates):
+        notes.append(f"Fewer than {ENOUGH} seeds, all of them censored, give none.")
+    return [" ".join(notes)]
 
 
-def ratios(reference: str, *, ours: bool, paper: bool) -> list[str]:
+def ratios(reference: str, *, seeds: bool, ours: bool, paper: bool) -> list[str]:
     """What the ratio columns compare."""
     notes = []
-    if ours:
+    same = f"that of {reference} in the same sweep, at the same depth and settings"
+    if ours and seeds:
         notes.append(
-            f"ratio: Max LR over that of {reference} in the same sweep, at the same depth and settings; > or < where "
-            "one of the two is censored, - where both are."
+            f"ratio: Max LR over {same}, at equal seeds: the median over n pairs (another number is said) "
+            f"with its {LEVEL:.0%} interval; > or < where censoring leaves a side open, - where nothing is known."
         )
+    elif ours:
+        notes.append(f"ratio: Max LR over {same}; > or < where one of the two is censored, - where both are.")
     if paper:
         notes.append(
             f"paper's ratio: the same ratio to {reference} in Table 1 of arXiv 2601.19895v1, whose depths 64 and 512 "

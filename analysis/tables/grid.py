@@ -126,9 +126,28 @@ def _notes(table: GridTable) -> list[str]:
     return [
         f"Schedule: warm-up over {schedule.warmup_steps} of {schedule.steps} steps, then {decay}.",
         "Mean over the n seeds that did not diverge, nats a token. Where some diverged, it is a mean of the survivors.",
+        *edges(table.cells),
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
         *caption.setting(table.sweeps, readings),
     ]
+
+
+def edges(cells: Sequence[GridCell]) -> list[str]:
+    """Where the best LR of an architecture and depth is the largest or smallest tried: a bound, not an optimum."""
+    groups: dict[tuple[str, str, int], list[GridCell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.sweep, cell.architecture, cell.blocks), []).append(cell)
+    found = []
+    for (_, architecture, blocks), members in groups.items():
+        lrs, measured = {cell.lr for cell in members}, [cell for cell in members if cell.losses]
+        if len(lrs) < 2 or not measured:
+            continue
+        best = min(measured, key=lambda cell: fmean(cell.losses)).lr
+        for lr, sign, word in ((max(lrs), ">=", "largest"), (min(lrs), "<=", "smallest")):
+            if best == lr:
+                bound = f"best LR {sign} {label_text(best)}"
+                found.append(f"{architecture}, {blocks} blocks: {bound}: it is the {word} tried; extend the grid.")
+    return found
 
 
 def records(table: GridTable) -> list[dict[str, Any]]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from analysis import notation
+from analysis.censored import Bounds
+from analysis.intervals import LEVEL
 from analysis.paper_table import ratio_for
-from analysis.ramp import slope, slope_unit, title
+from analysis.ramp import title
+from analysis.ratios import Ratio, paired_ratio
 from analysis.readings import Reading, SweepReadings
-from analysis.statistics import Estimate, Ratio, ratio_of, summarise
+from analysis.seed_reading import SeedReading
+from analysis.statistics import Estimate, summarise
 from analysis.tables import caption
 from analysis.tables.cells import SeededCell, axes_text, by_cell, lacking, telling_axes
 from analysis.tables.layout import Group, Table
-from keel_lab.plan.planned import Label
 from keel_lab.settings import RampSchedule
 
 REFERENCE = "pre_ln"
+_BRACKETS = f"[{LEVEL:.0%} interval]"
 
 
 @dataclass(frozen=True)
@@ -61,34 +64,45 @@ def tables(sweeps: Sequence[SweepReadings]) -> list[MaxLRTable]:
 def estimate(readings: Sequence[Reading]) -> Estimate:
     """The Max LR of the seeds of one cell."""
     return summarise(
-        [one.max_lr for one in readings if one.max_lr is not None],
+        seed_readings(readings),
         [str(one.verdict.mode) for one in readings if one.verdict is not None and one.verdict.mode is not None],
         failed=sum(one.state == "failed" for one in readings),
         not_run=sum(one.state == "not_run" for one in readings),
     )
 
 
+def seed_readings(readings: Sequence[Reading]) -> list[SeedReading]:
+    """The finished ones, as bounds on Max LR with their seeds."""
+    return [
+        SeedReading.of(one.max_lr, one.planned.trial.init_seed, one.planned.trial.data_seed)
+        for one in readings
+        if one.max_lr is not None
+    ]
+
+
 def _cells(readings: Sequence[Reading]) -> tuple[MaxLRCell, ...]:
-    estimates = [(seeded, estimate(seeded.readings)) for seeded in by_cell(readings)]
-    references: dict[tuple[str, int], list[tuple[set[tuple[str, Label]], Estimate]]] = {}
-    for seeded, value in estimates:
+    found = by_cell(readings)
+    references: dict[tuple[str, int], list[SeededCell]] = {}
+    for seeded in found:
         if seeded.cell.architecture == REFERENCE:
-            references.setdefault((seeded.sweep, seeded.cell.blocks), []).append((set(seeded.cell.axes), value))
+            references.setdefault((seeded.sweep, seeded.cell.blocks), []).append(seeded)
     cells = []
-    for seeded, value in estimates:
+    for seeded in found:
         beside = references.get((seeded.sweep, seeded.cell.blocks), [])
         # axes that Pre-LN ignores (alpha) are absent from its cells, the others must agree
-        reference = next((other for axes, other in beside if axes <= set(seeded.cell.axes)), None)
-        cells.append(MaxLRCell(seeded, value, _ratio(value, reference), ratio_for(seeded.readings[0].planned.trial)))
+        reference = next((one for one in beside if set(one.cell.axes) <= set(seeded.cell.axes)), None)
+        ratio, paper_ratio = _ratio(seeded, reference), ratio_for(seeded.readings[0].planned.trial)
+        cells.append(MaxLRCell(seeded, estimate(seeded.readings), ratio, paper_ratio))
     return tuple(cells)
 
 
-def _ratio(value: Estimate, reference: Estimate | None) -> Ratio | None:
+def _ratio(seeded: SeededCell, reference: SeededCell | None) -> Ratio | None:
     if reference is None:
         return None
-    if reference is value:  # Pre-LN's own row, even where it is censored
-        return None if value.median is None else Ratio(1.0, "exact")
-    return ratio_of(value, reference)
+    readings = seed_readings(seeded.readings)
+    if reference is seeded:  # Pre-LN's own row: 1 by definition, even where it is censored
+        return Ratio(Bounds(1.0, 1.0)) if any(one.bounds for one in readings) else None
+    return paired_ratio(readings, seed_readings(reference.readings))
 
 
 def layout(table: MaxLRTable) -> Table:
@@ -121,6 +135,7 @@ def _notes(table: MaxLRTable) -> list[str]:
         *caption.intervals([cell.estimate for cell in table.cells]),
         *caption.ratios(
             REFERENCE,
+            seeds=any(cell.estimate.planned > 1 for cell in table.cells),
             ours=any(cell.ratio for cell in table.cells),
             paper=any(cell.ratio and cell.paper_ratio is not None for cell in table.cells),
         ),
@@ -133,10 +148,9 @@ def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
     ratios = any(cell.ratio is not None for cell in cells)
     paper = ratios and any(cell.paper_ratio is not None for cell in cells)
     return (
-        "Max LR",
-        *(("range", "n") if seeds else ()),
+        *((f"Max LR {_BRACKETS}", "n") if seeds else ("Max LR",)),
         "mode",
-        *(("ratio",) if ratios else ()),
+        *((f"ratio {_BRACKETS}" if seeds else "ratio",) if ratios else ()),
         *(("paper's ratio",) if paper else ()),
     )
 
@@ -144,13 +158,14 @@ def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
 def _words(cell: MaxLRCell | None, columns: tuple[str, ...]) -> list[str]:
     if cell is None:
         return ["-"] * len(columns)
-    paper = None if cell.paper_ratio is None else Ratio(cell.paper_ratio, "exact")
+    paper = None if cell.paper_ratio is None else Ratio(Bounds(cell.paper_ratio, cell.paper_ratio))
     words = {
         "Max LR": notation.max_lr(cell.estimate),
-        "range": notation.span(cell.estimate),
+        f"Max LR {_BRACKETS}": notation.max_lr_interval(cell.estimate),
         "n": notation.seeds(cell.estimate),
         "mode": notation.modes(cell.estimate),
         "ratio": notation.ratio(cell.ratio),
+        f"ratio {_BRACKETS}": notation.ratio_interval(cell.ratio, cell.estimate.n),
         "paper's ratio": notation.ratio(paper),
     }
     return [words[name] for name in columns]
@@ -169,66 +184,3 @@ def _cell_notes(table: MaxLRTable, several: bool) -> list[str]:
             name = str(cell.seeded) if several else str(cell.seeded.cell)
             notes.append(f"{name}: of {value.planned} seed{'s' * (value.planned > 1)}, {', '.join(parts)}.")
     return notes
-
-
-def records(table: MaxLRTable) -> list[dict[str, Any]]:
-    """One flat record a cell, with everything that the table says and nothing that a repeat would change."""
-    return [_record(cell, table.ramp) for cell in table.cells]
-
-
-def _record(cell: MaxLRCell, ramp: RampSchedule) -> dict[str, Any]:
-    where, value = cell.seeded.cell, cell.estimate
-    return {
-        "sweep": cell.seeded.sweep,
-        "architecture": where.architecture,
-        "axes": dict(where.axes),
-        "blocks": where.blocks,
-        "sublayers": 2 * where.blocks,
-        "n_planned": value.planned,
-        "n": value.n,
-        "max_lr_median": value.median,
-        "low": value.low,
-        "high": value.high,
-        "high_is_bound": value.censored > 0,
-        "range_coverage": value.coverage,
-        "kind": value.kind,
-        "measured": value.measured,
-        "censored": value.censored,
-        "not_learned": value.not_learned,
-        "undecided": value.undecided,
-        "failed": value.failed,
-        "not_run": value.not_run,
-        "modes": dict(value.modes),
-        "ratio_to_pre_ln": None if cell.ratio is None else cell.ratio.value,
-        "ratio_kind": None if cell.ratio is None else cell.ratio.kind,
-        "paper_ratio": cell.paper_ratio,
-        "shape": ramp.shape,
-        "from_lr": ramp.from_lr,
-        "peak_lr": ramp.peak_lr,
-        "steps": ramp.steps,
-        "slope": slope(ramp),
-        "slope_unit": slope_unit(ramp),
-        "detector": sorted({one.verdict.detector for one in cell.seeded.readings if one.verdict is not None}),
-    }
-
-
-def seed_records(cell: MaxLRCell) -> list[dict[str, Any]]:
-    """The reading of each seed of a cell."""
-    return [_seed_record(one) for one in cell.seeded.readings]
-
-
-def _seed_record(one: Reading) -> dict[str, Any]:
-    verdict = one.verdict
-    return {
-        "trial": one.planned.trial.id,
-        "init_seed": one.planned.trial.init_seed,
-        "data_seed": one.planned.trial.data_seed,
-        "state": one.state,
-        "failure": None if one.failure is None else str(one.failure.kind),
-        "kind": None if one.max_lr is None else str(one.max_lr.kind),
-        "max_lr": None if one.max_lr is None else one.max_lr.lr,
-        "verdict": None if verdict is None else str(verdict.status),
-        "mode": None if verdict is None or verdict.mode is None else str(verdict.mode),
-        "onset_step": None if verdict is None else verdict.onset_step,
-        "last_good_step": None if verdict is None else verdict.last_good_step,
-    }

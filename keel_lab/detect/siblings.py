@@ -1,9 +1,9 @@
-"""Degradation: a curve without a spike that lies above its siblings at lower LR, same data order, same step (section 6).
+"""Degradation: a curve without a spike that lies above its siblings at lower LR, same data, same step (section 6).
 
 No level of the curve's own is lost, so it shows beside siblings only. The envelope is the sibling with the lowest level
 at each step, and the gap to it is taken step by step: batches that are hard for one are hard for the other, so the gap
-is much quieter than either curve. A gap counts from where it began to add up (a CUSUM's last zero), if its level exceeds
-delta = max(`degradation_margin`, `degradation_confidence` standard errors) and it is not closed again by the curve's
+is much quieter than either curve. A gap counts from where it began to add up (a CUSUM's last zero), if its level
+exceeds delta = max(`degradation_margin`, `degradation_confidence` standard errors) and it is not closed by the curve's
 end. Closed at the end is no degradation, though the LR has decayed by then: the siblings' has as well, and a rate that
 ends below all lower ones is no worse than they are.
 """
@@ -11,21 +11,18 @@ ends below all lower ones is no worse than they are.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from keel_lab.curve import Step
+from keel_lab.detect.envelope import WINDOW, Gap, Line
 from keel_lab.detect.level import MIN_SAMPLES
 from keel_lab.detect.noise import local_noise
-from keel_lab.detect.paired import paired_loss
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import Mode, Status, Verdict
-from keel_lab.detect.whole import is_broken
 
 SIBLINGS = "siblings-1"  # raise when the same curves under the same thresholds would get another verdict
-_WINDOW = 16  # samples of a level
 _SHORTEST = 4
 
 
@@ -105,10 +102,10 @@ def compare(
     Raises:
         ValueError: if the curve or a sibling has no LR.
     """
-    own = _Line(steps, unigram_entropy)
+    own = Line(steps, unigram_entropy)
     used, left_out = {}, {}
     for sibling in siblings:
-        line = _Line(sibling.steps, unigram_entropy)
+        line = Line(sibling.steps, unigram_entropy)
         why = _unusable(own, line, sibling.name)
         if why is None:
             used[sibling.name] = line
@@ -117,45 +114,14 @@ def compare(
     evidence: dict[str, Any] = {"used": sorted(used), "left_out": left_out}
     if not used:
         return Comparison("no_siblings", evidence=evidence)
-    gap = _Gap(own, used)
+    gap = Gap(own, used)
     evidence["matched"] = "interpolated" if gap.interpolated else "common steps"
     if len(gap.values) < MIN_SAMPLES:
         return Comparison("no_siblings", evidence={**evidence, "why": f"under {MIN_SAMPLES} steps in common"})
     return _judged(gap, {step.step: step for step in steps}, thresholds, evidence)
 
 
-class _Line:
-    """A curve's finite samples: steps, losses (paired where the data gives it) and LRs."""
-
-    def __init__(self, steps: Sequence[Step], unigram_entropy: float | None) -> None:
-        good = [step for step in steps if not is_broken(step)]
-        self.steps = [step.step for step in good]
-        self.values = [paired_loss(step.loss, step.unigram_loss, unigram_entropy) for step in good]
-        self.lrs = [step.lr for step in good]
-        self._at = dict(zip(self.steps, self.values, strict=True))
-
-    def shares(self, wanted: Sequence[int]) -> int:
-        """How many of the steps it has."""
-        return sum(step in self._at for step in wanted)
-
-    def at(self, step: int) -> float | None:
-        """The loss at a step, interpolated between logged ones; None beyond them."""
-        if step in self._at:
-            return self._at[step]
-        right = bisect_left(self.steps, step)
-        if right in (0, len(self.steps)):
-            return None
-        before, after = self.steps[right - 1], self.steps[right]
-        share = (step - before) / (after - before)
-        return self.values[right - 1] + share * (self.values[right] - self.values[right - 1])
-
-    def peak(self, first: int, last: int) -> float:
-        """The largest LR between two steps."""
-        lrs = [lr for step, lr in zip(self.steps, self.lrs, strict=True) if first <= step <= last]
-        return max((lr for lr in lrs if math.isfinite(lr)), default=math.nan)
-
-
-def _unusable(own: _Line, other: _Line, name: str) -> str | None:
+def _unusable(own: Line, other: Line, name: str) -> str | None:
     """Why a sibling says nothing of the curve; None if it does."""
     if not own.steps or not other.steps:
         return "no finite sample"
@@ -164,43 +130,10 @@ def _unusable(own: _Line, other: _Line, name: str) -> str | None:
         return f"under {MIN_SAMPLES} steps in common"
     mine, its = own.peak(first, last), other.peak(first, last)
     if not (math.isfinite(mine) and math.isfinite(its)):
-        raise ValueError(f"{'the curve' if not math.isfinite(mine) else name} has no LR: siblings count at lower LR only")
+        raise ValueError(
+            f"{'the curve' if not math.isfinite(mine) else name} has no LR: siblings count at lower LR only"
+        )
     return None if its < mine else f"its LR is {'higher' if its > mine else 'the same'}"
-
-
-class _Gap:
-    """Loss minus envelope at the curve's steps; of common steps only, unless most would be lost so."""
-
-    def __init__(self, own: _Line, siblings: dict[str, _Line]) -> None:
-        lines = list(siblings.values())
-        reach = [step for step in own.steps if any(line.at(step) is not None for line in lines)]
-        self.interpolated = any(2 * line.shares(reach) < _within(line, reach) for line in lines)
-        levels = {name: _levels(line.values) for name, line in siblings.items()}
-        self.steps: list[int] = []
-        self.values: list[float] = []
-        self.names: list[str] = []
-        for step in reach:
-            near = [
-                (levels[name][min(bisect_left(line.steps, step), len(line.steps) - 1)], name, value)
-                for name, line in siblings.items()
-                if (self.interpolated or line.shares([step])) and (value := line.at(step)) is not None
-            ]
-            if near:
-                _, name, value = min(near)
-                self.steps.append(step)
-                self.values.append(own.at(step) - value)  # type: ignore[operator]
-                self.names.append(name)
-
-
-def _within(line: _Line, steps: Sequence[int]) -> int:
-    return sum(line.steps[0] <= step <= line.steps[-1] for step in steps)
-
-
-def _levels(values: Sequence[float]) -> list[float]:
-    """Means of up to `_WINDOW` samples around each."""
-    half = _WINDOW // 2
-    parts = [values[max(0, i - half) : i + half] for i in range(len(values))]
-    return [math.fsum(part) / len(part) for part in parts]
 
 
 @dataclass
@@ -212,19 +145,19 @@ class _Open:
     large: bool = False
 
 
-def _judged(gap: _Gap, by_step: dict[int, Step], thresholds: Thresholds, evidence: dict[str, Any]) -> Comparison:
+def _judged(gap: Gap, by_step: dict[int, Step], thresholds: Thresholds, evidence: dict[str, Any]) -> Comparison:
     noise, n = local_noise(gap.values, thresholds.noise_floor), len(gap.values)
     now, closed, level, delta = _Open(0), 0, 0.0, math.inf
     for i, value in enumerate(gap.values):
         sigma = noise.sigma[i]
         slack = max(thresholds.onset_slack_sigma * sigma, 0.25 * thresholds.degradation_margin)
         now.trace += min(value, thresholds.cap_sigma * sigma) - slack
-        first = max(now.start, i + 1 - _WINDOW)
+        first = max(now.start, i + 1 - WINDOW)
         level = _robust_mean(gap.values[first : i + 1], thresholds.cap_sigma * sigma)
         error = noise.error[i] / math.sqrt(i + 1 - first)
         delta = max(thresholds.degradation_margin, thresholds.degradation_confidence * error)
         now.large = now.large or (i + 1 - first >= _SHORTEST and level > delta)
-        shut = i + 1 - first == _WINDOW and level <= 0.5 * thresholds.degradation_margin
+        shut = i + 1 - first == WINDOW and level <= 0.5 * thresholds.degradation_margin
         if now.trace <= 0.0 or shut:
             closed += now.large
             now = _Open(i + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from keel_lab.curve import Step
@@ -39,7 +40,7 @@ def judge_whole(
     """
     if unigram_entropy is not None and not math.isfinite(unigram_entropy):
         raise ValueError(f"the unigram entropy must be finite, or None if unknown; got {unigram_entropy}")
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         if after.step <= before.step:
             raise ValueError(f"step {after.step} after step {before.step}: the index must rise; judge each run alone")
     return _Whole(steps, thresholds or Thresholds(), unigram_entropy).verdict()
@@ -159,7 +160,9 @@ class _Whole:
         if search is None:
             return evidence
         best = rise.best if rise is not None else search.best[-1]
-        last = len(search.x) - 1 if rise is None else min(len(search.x) - 1, rise.alarm + self._thresholds.confirm_samples)
+        last = (
+            len(search.x) - 1 if rise is None else min(len(search.x) - 1, rise.alarm + self._thresholds.confirm_samples)
+        )
         starts = [steps[one.last_good + 1].step for one in search.regained]
         return evidence | {
             "best_level": _finite(best.level),

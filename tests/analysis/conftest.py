@@ -34,7 +34,7 @@ class Lab:
         self.trials, self.sweeps = Trials(root), Sweeps(root)
         self.planned = {}
 
-    def plan(self, sweep, architecture, blocks=16, seed=0, *, axes=(), options=None, schedule=None):
+    def plan(self, sweep, architecture, blocks=16, seed=0, *, data_seed=None, axes=(), options=None, schedule=None):
         trial = Trial(
             architecture=architecture,
             options=options or {},
@@ -44,7 +44,7 @@ class Lab:
             train=TrainSettings(),
             schedule=schedule or self.ramp,
             init_seed=seed,
-            data_seed=seed,
+            data_seed=seed if data_seed is None else data_seed,
         )
         planned = PlannedTrial(trial, Cell(architecture, blocks, axes), {"seed": seed, **dict(axes)}, 1000 * blocks)
         self.planned.setdefault(sweep, []).append(planned)

@@ -71,35 +71,47 @@ def test_table_1_seeds_depths_and_every_way_to_lack_a_reading(lab):
     body = text.partition("\n\n")[2]
     first, second = (part.splitlines() for part in body.split("\n\n")[1:3])
     assert first[0].strip() == "16 blocks (32 sub-layers)"
-    assert re.split(r"\s{2,}", first[1]) == ["architecture", "Max LR", "range", "n", "mode", "ratio"]
-    assert re.split(r"\s{2,}", second[1])[-2:] == ["ratio", "paper's ratio"]
-    rows = {line.split()[0]: line for line in first[3:]}
-    assert re.split(r"\s{2,}", rows["post_ln"]) == [
-        "post_ln",
-        "1.26e-3",
-        "1.00e-3 .. 1.58e-3",
-        "3",
-        "collapse 3",
-        "0.100",
+    headings = ["architecture", "Max LR [90% interval]", "n", "mode", "ratio [90% interval]"]
+    assert re.split(r"\s{2,}", first[1]) == headings
+    assert re.split(r"\s{2,}", second[1]) == [*headings, "paper's ratio"]
+    assert [re.split(r"\s{2,}", line) for line in first[3:]] == [
+        ["post_ln", "1.26e-3 [8.24e-4, 1.92e-3]", "3", "collapse 3", "0.100 [< 0.0158, 0.217]"],
+        ["pre_ln", "1.26e-2 [3.80e-3, > 0.1]", "3", "collapse 2", "1.00"],
+        ["keel", "> 0.1 (censored)", "3", "-", "> 7.94 (no interval)"],
     ]
-    assert re.split(r"\s{2,}", rows["pre_ln"]) == ["pre_ln", "1.26e-2", "1.00e-2 .. > 0.1", "3", "collapse 2", "1.00"]
-    assert re.split(r"\s{2,}", rows["keel"]) == ["keel", "> 0.1 (censored)", "all > 0.1", "3", "-", "> 7.94"]
-    rows = {line.split()[0]: line for line in second[3:]}
-    assert re.split(r"\s{2,}", rows["post_ln"]) == [
-        "post_ln", "not learned at this slope", "-", "0 of 3", "stagnation 3", "-", "0.0392",
-    ]  # fmt: skip
-    assert re.split(r"\s{2,}", rows["pre_ln"]) == [
-        "pre_ln", "1.00e-2", "one seed", "1 of 3", "collapse 1", "1.00", "1.00",
-    ]  # fmt: skip
     # one measured, one censored: the survival stays at 1/2, so the median is above the middle of 1.26e-2 and 0.1
-    assert re.split(r"\s{2,}", rows["keel"]) == [
-        "keel", "> 3.55e-2 (censored)", "1.26e-2 .. > 0.1", "2 of 3", "collapse 1, stagnation 1", "> 3.55", "1.32",
-    ]  # fmt: skip
+    assert [re.split(r"\s{2,}", line) for line in second[3:]] == [
+        ["post_ln", "not learned at this slope", "0 of 3", "stagnation 3", "-", "0.0392"],
+        ["pre_ln", "1.00e-2 (no interval)", "1 of 3", "collapse 1", "1.00", "1.00"],
+        [
+            "keel",
+            "> 3.55e-2 [2.53e-5, > 0.1]",
+            "2 of 3",
+            "collapse 1, stagnation 1",
+            "1.26 (no interval, 1 pair)",
+            "1.32",
+        ],
+    ]
     notes = " ".join(text.split())
     assert "- post_ln 32 blocks: of 3 seeds, 3 not learned at this slope." in notes
     assert "- pre_ln 32 blocks: of 3 seeds, 1 failed (oom), 1 not run." in notes
-    assert "covers the true median 50% (n = 2), 75% (n = 3) of the time. A single seed gives no interval." in notes
+    assert "a bootstrap over data seeds, widened where they are fewer than 5;" in notes
+    assert "covers the true median 50% (n = 2), 75% (n = 3) of the time. A single data seed gives no interval." in notes
+    assert "Fewer than 5 seeds, all of them censored, give none." in notes
+    assert "at equal seeds: the median over n pairs" in notes
     assert "arXiv 2601.19895v1, whose depths 64 and 512 are sub-layers" in notes
+
+
+def test_seeds_that_share_their_data_count_once_for_the_interval(lab):
+    for init_seed, onset in enumerate((202, 212, 222)):
+        planned = lab.plan("t", "pre_ln", 16, init_seed, data_seed=0)
+        lab.finish(planned, lab.diverged(planned, onset))
+    lab.save("t")
+    text = build(["t"], lab.root)
+    assert re.search(r"pre_ln +1.26e-2 \(no interval\) +3 +collapse 3", text)
+    assert "- One data seed a cell, hence no interval." in text
+    (cell,) = json.loads(build(["t"], lab.root, "json"))["tables"][0]["cells"]
+    assert (cell["n"], cell["clusters"], cell["interval_low"], cell["range_coverage"]) == (3, 1, None, None)
 
 
 def test_markdown_is_one_table_with_the_depth_in_every_heading(lab):
@@ -131,7 +143,18 @@ def test_csv_reads_back_with_pandas(lab):
     assert list(frame.not_learned) == [0, 1, 0]
     assert list(frame.failed) == [1, 0, 0]
     assert list(frame.max_lr_median) == pytest.approx([1e-2, 0.1, 10**-1.8])
-    assert list(frame.ratio_to_pre_ln) == pytest.approx([1.0, 10.0, 10**0.2])
+    assert list(frame.low) == pytest.approx([1e-2, 0.1, 10**-1.9])
+    assert list(frame.high) == pytest.approx([1e-2, 0.1, 10**-1.7])
+    assert list(frame.high_is_bound) == [False, True, False]
+    assert list(frame.range_coverage) == [0.5, 0.5, 0.75]
+    assert frame.interval_low[2] == pytest.approx(10**-1.984)  # 0.42 of the width of 0.2 decades below 10^-1.9
+    assert frame.interval_high[2] == pytest.approx(10**-1.616)
+    assert pd.isna(frame.interval_low[1])  # two seeds, both censored
+    assert list(frame.interval_level.dropna()) == [0.9, 0.9]
+    assert list(frame.ratio_to_pre_ln) == pytest.approx([1.0, 10.0, 10**0.15])  # at the two seeds that Pre-LN has
+    assert list(frame.ratio_pairs[1:]) == [2, 2]
+    assert frame.ratio_low[2] == pytest.approx(10**-0.2)
+    assert frame.ratio_high[2] == pytest.approx(10**0.5)
     assert list(frame.ratio_kind) == ["exact", "above", "exact"]
     assert frame.paper_ratio[0] == 1.0
     assert pd.isna(frame.paper_ratio[1])  # Keel with alpha = 1 is not the paper's Keel
@@ -208,7 +231,7 @@ def test_a_sweep_with_nothing_finished_says_so(lab):
     lab.save("new")
     text = build(["new"], lab.root)
     assert text.startswith("new: none of 2 trials finished, 1 failed; `keel-lab resume new` runs the rest.")
-    assert re.search(r"pre_ln +failed +- +0 of 2", text)
+    assert re.search(r"pre_ln +failed +0 of 2", text)
     assert pd.read_csv(io.StringIO(build(["new"], lab.root, "csv"))).kind[0] == "failed"
     assert json.loads(build(["new"], lab.root, "json"))["tables"][0]["cells"][0]["max_lr_median"] is None
 

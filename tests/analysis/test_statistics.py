@@ -1,14 +1,12 @@
-"""Medians, ranges and ratios by hand, and against scipy's product-limit estimate."""
+"""What the seeds of one cell say together."""
 
 from __future__ import annotations
 
-import math
-import random
-
 import pytest
-from scipy.stats import CensoredData, ecdf
 
-from analysis.statistics import Ratio, coverage, log_median, ratio_of, summarise
+from analysis.intervals import interval
+from analysis.seed_reading import SeedReading
+from analysis.statistics import coverage, summarise
 from keel_lab.detect.max_lr import MaxLR, MaxLRKind
 
 
@@ -24,60 +22,51 @@ NEVER = MaxLR(MaxLRKind.NOT_LEARNED)
 UNDECIDED = MaxLR(MaxLRKind.UNDECIDED)
 
 
-@pytest.mark.parametrize(
-    ("events", "limits", "expected"),
-    [
-        ([0.02], [], (0.02, False)),
-        ([0.01, 0.02, 0.09], [], (0.02, False)),
-        ([0.01, 0.04], [], (0.02, False)),  # the middle on log LR, not 0.025
-        ([0.01, 0.02, 0.08, 0.09], [], (0.04, False)),
-        ([], [0.1, 0.1, 0.1], (0.1, True)),
-        ([0.02, 0.03], [0.1], (0.03, False)),  # S: 2/3, 1/3
-        ([0.02], [0.1, 0.1], (0.1, True)),  # S stays at 2/3
-        ([0.02, 0.03], [0.1, 0.1, 0.1], (0.1, True)),  # S stays at 3/5
-        ([0.025], [0.1], (0.05, True)),  # S stays at 1/2: above the middle of 0.025 and 0.1
-        ([0.01, 0.04], [0.02], (0.04, False)),  # S: 2/3, then the only one left at risk falls: 0
-        ([0.02, 0.02, 0.05], [0.02], (math.sqrt(0.02 * 0.05), False)),  # a tie: censored after; S: 1/2, 0
-        ([0.03, 0.03, 0.03], [], (0.03, False)),
-    ],
-)
-def test_median_honours_censoring(events, limits, expected):
-    lr, is_bound = log_median(events, limits)
-    assert (pytest.approx(expected[0], rel=1e-12), expected[1]) == (lr, is_bound)
-
-
-def test_no_readings_have_no_median():
-    assert log_median([], []) is None
-
-
-def test_median_is_where_scipys_survival_passes_one_half():
-    rng, decided = random.Random(0), 0
-    for _ in range(300):
-        lrs = [10 ** rng.uniform(-4, -1) for _ in range(rng.randint(1, 9))]
-        flags = [rng.random() < 0.4 for _ in lrs]
-        events = [lr for lr, cut in zip(lrs, flags, strict=True) if not cut]
-        limits = [lr for lr, cut in zip(lrs, flags, strict=True) if cut]
-        survival = ecdf(CensoredData(uncensored=events, right=limits)).sf
-        below = survival.quantiles[survival.probabilities < 0.5 - 1e-9]
-        lr, is_bound = log_median(events, limits)
-        if any(abs(survival.probabilities - 0.5) < 1e-9):
-            continue  # a convention, fixed by hand above
-        decided += 1
-        assert is_bound == (not len(below))
-        assert lr == (max(lrs) if is_bound else below[0])
-    assert decided > 100
+def seeded(*readings):
+    return [SeedReading.of(one, seed, seed) for seed, one in enumerate(readings)]
 
 
 def test_mixed_seeds_are_all_counted():
-    readings = [measured(0.02), NEVER, censored(0.1), measured(0.05), UNDECIDED]
+    readings = seeded(measured(0.02), NEVER, censored(0.1), measured(0.05), UNDECIDED)
     value = summarise(readings, ["collapse", "irrecoverable", "stagnation"], failed=1, not_run=2)
     assert (value.kind, value.median, value.low, value.high) == ("measured", 0.05, 0.02, 0.1)
-    assert (value.n, value.measured, value.censored, value.planned) == (3, 2, 1, 8)
+    assert (value.n, value.measured, value.censored, value.below, value.planned) == (3, 2, 1, 0, 8)
     assert (value.not_learned, value.undecided, value.failed, value.not_run) == (1, 1, 1, 2)
 
 
+def test_the_interval_is_that_of_the_readings():
+    value = summarise(seeded(measured(0.02), NEVER, censored(0.1), measured(0.05)))
+    bounds = [one.bounds for one in seeded(measured(0.02), censored(0.1), measured(0.05))]
+    assert value.interval == interval(bounds, [0, 2, 3])
+    assert value.interval.high_open
+
+
+def test_one_seed_has_a_median_and_no_interval():
+    value = summarise(seeded(measured(0.02)))
+    assert (value.median, value.interval, value.coverage, value.clusters) == (0.02, None, None, 1)
+
+
+def test_seeds_that_share_their_data_are_one_cluster():
+    readings = [SeedReading.of(measured(0.01 * (1 + seed)), seed, data_seed=seed // 2) for seed in range(4)]
+    value = summarise(readings)
+    assert (value.n, value.clusters, value.interval.clusters) == (4, 2, 2)
+    assert value.coverage == 0.5
+    assert summarise(readings[:2]).interval is None
+
+
+def test_bounds_from_other_protocols_fit_in():
+    value = summarise([SeedReading.between(0.01, 0.02, 0, 0)])
+    assert (value.kind, value.measured, value.bounds) == ("measured", 1, (0.01, 0.02))
+    assert value.median == pytest.approx(0.02 / 2**0.5)
+    value = summarise([SeedReading.between(0.0, 0.02, 0, 0), *seeded(NEVER)])
+    assert (value.kind, value.median, value.below, value.n, value.not_learned) == ("below", 0.02, 1, 1, 1)
+    value = summarise([SeedReading.between(0.0, 0.02, 0, 0), SeedReading.of(censored(0.1), 1, 1)])
+    assert (value.kind, value.median, value.bounds, value.interval) == ("undecided", None, None, None)
+    assert (value.low, value.high) == (0.02, 0.1)
+
+
 def test_modes_are_counted_most_frequent_first():
-    value = summarise([measured(0.1)] * 3, ["irrecoverable", "collapse", "collapse"])
+    value = summarise(seeded(*[measured(0.1)] * 3), ["irrecoverable", "collapse", "collapse"])
     assert value.modes == (("collapse", 2), ("irrecoverable", 1))
 
 
@@ -93,7 +82,7 @@ def test_modes_are_counted_most_frequent_first():
     ],
 )
 def test_without_a_median_the_kind_says_why(readings, failed, not_run, kind):
-    value = summarise(readings, [], failed=failed, not_run=not_run)
+    value = summarise(seeded(*readings), failed=failed, not_run=not_run)
     assert value.kind == kind
     assert (value.median is None) == (kind != "censored")
 
@@ -101,14 +90,5 @@ def test_without_a_median_the_kind_says_why(readings, failed, not_run, kind):
 def test_range_coverage_is_the_binomial_one():
     assert coverage(3) == 0.75
     assert coverage(5) == 0.9375
-    assert summarise([measured(0.1)], []).coverage is None
-    assert summarise([measured(0.1)] * 3, []).coverage == 0.75
-
-
-def test_ratios_know_their_censoring():
-    low, high, cut = (summarise([one], []) for one in (measured(0.02), measured(0.05), censored(0.1)))
-    assert ratio_of(high, low) == Ratio(0.05 / 0.02, "exact")
-    assert ratio_of(cut, low) == Ratio(0.1 / 0.02, "above")
-    assert ratio_of(low, cut) == Ratio(0.02 / 0.1, "below")
-    assert ratio_of(cut, cut) is None
-    assert ratio_of(low, summarise([NEVER], [])) is None
+    assert summarise(seeded(measured(0.1))).coverage is None
+    assert summarise(seeded(*[measured(0.1)] * 3)).coverage == 0.75

@@ -1,0 +1,172 @@
+"""What `keel-lab rejudge` does: new verdicts for stored curves under other thresholds, beside the ones there were.
+
+Nothing is trained, and earlier verdicts stay: judgements are kept by detector and thresholds, and the same call again
+writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from keel_lab.columns import aligned
+from keel_lab.curve import Curve
+from keel_lab.detect.agreement import with_whole_curve
+from keel_lab.detect.max_lr import max_lr
+from keel_lab.detect.thresholds import Thresholds
+from keel_lab.detect.verdict import DETECTOR, Status, Verdict
+from keel_lab.detect.watch import judge
+from keel_lab.plan.planned import PlannedTrial
+from keel_lab.result import TrialResult
+from keel_lab.settings import RampSchedule
+from keel_lab.spec.divergence import overridden
+from keel_lab.spec.label import label_text
+from keel_lab.store.root import Root
+from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.trials import Trials
+from keel_lab.trial import Trial
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """A finished trial's verdicts: under the sweep's own thresholds, and under those asked for."""
+
+    planned: PlannedTrial
+    old: Verdict
+    new: Verdict
+
+    @property
+    def changed(self) -> bool:
+        """Whether status, mode or last good step are others."""
+        return _core(self.old) != _core(self.new)
+
+
+def _core(verdict: Verdict) -> tuple[Any, ...]:
+    return verdict.status, verdict.mode, verdict.onset_step, verdict.last_good_step
+
+
+def describe_rejudgement(name: str, overrides: Sequence[str], root: Root, *, as_json: bool) -> str:
+    """Judges a stored sweep anew, stores the verdicts, and shows both, as text or JSON, without a trailing newline.
+
+    Raises:
+        SpecError: if an override is wrong; nothing was written.
+        UsageError: if there is no sweep of that name, or nothing of it has finished.
+    """
+    sweeps = Sweeps(root)
+    sweep = sweeps.load(name)
+    thresholds = overridden(sweep.thresholds, overrides)
+    found = rejudge(sweep, thresholds, sweeps, Trials(root))
+    if as_json:
+        return json.dumps(_json(sweep, thresholds, found), indent=2, allow_nan=False)
+    return _text(sweep, thresholds, found)
+
+
+def rejudge(sweep: StoredSweep, thresholds: Thresholds, sweeps: Sweeps, trials: Trials) -> list[Rejudged]:
+    """The finished trials of a sweep, judged under `thresholds`; the new verdicts are stored."""
+    results = trials.results([planned.trial.id for planned in sweep.trials])
+    kept = sweeps.judgements(sweep.name, sweep.thresholds)
+    found, unknown = [], set()
+    for planned in sweep.trials:
+        trial_id, result = planned.trial.id, results.get(planned.trial.id)
+        if result is not None:
+            curve = trials.curve(trial_id)
+            new = judged_anew(planned.trial, result, curve, thresholds)
+            old = _old(sweep, result, kept.get(trial_id))
+            if old is None:
+                unknown.add(trial_id)
+                old = judged_anew(planned.trial, result, curve, sweep.thresholds)
+            found.append(Rejudged(planned, old, new))
+    other = thresholds != sweep.thresholds  # what is known under the sweep's own is not replaced
+    news = {one.planned.trial.id: one.new for one in found if other or one.planned.trial.id in unknown}
+    if news:
+        sweeps.put_judgements(sweep.name, thresholds, news)
+    return found
+
+
+def _old(sweep: StoredSweep, result: TrialResult, kept: Verdict | None) -> Verdict | None:
+    """The verdict under the sweep's own thresholds that reports use, if there is one that speaks of this curve."""
+    if kept is not None and kept.evidence.get("curve_ends_at", result.steps) == result.steps:
+        return kept
+    same = result.verdict.detector == DETECTOR and dict(result.thresholds) == sweep.thresholds.model_dump(mode="json")
+    return result.verdict if same else None
+
+
+def judged_anew(trial: Trial, result: TrialResult, curve: Curve, thresholds: Thresholds) -> Verdict:
+    """The verdict of a stored curve under other thresholds, with both detectors' answers.
+
+    A run that was stopped at a divergence which these thresholds do not confirm is undecided: what would have followed
+    is not known. The evidence says where the curve ends, as `curve_ends_at`.
+    """
+    h1 = result.data.get("unigram_entropy")
+    judged = judge(curve, trial.schedule, thresholds, h1)
+    verdict = with_whole_curve(judged.verdict, curve.steps, thresholds, h1)
+    if judged.finished:
+        return verdict
+    evidence = {**verdict.evidence, "curve_ends_at": len(curve)}
+    return replace(Verdict(Status.UNDECIDED, learned=verdict.learned), evidence=evidence)
+
+
+def in_words(verdict: Verdict, trial: Trial) -> str:
+    """`diverged (collapse) at step 327, Max LR 0.0148` or `undecided (curve ends at 465)`."""
+    if (end := verdict.evidence.get("curve_ends_at")) is not None:
+        return f"{verdict.status} (curve ends at {end})"
+    words = str(verdict.status) if verdict.mode is None else f"{verdict.status} ({verdict.mode})"
+    if verdict.onset_step is not None:
+        words += f" at step {verdict.onset_step}"
+    if isinstance(trial.schedule, RampSchedule):
+        words += f", Max LR {max_lr(verdict).text(lambda lr: f'{lr:.4g}')}"
+    return words
+
+
+def _text(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged]) -> str:
+    old = _changes(Thresholds(), sweep.thresholds) or "the defaults"
+    new = _changes(sweep.thresholds, thresholds) or "the same thresholds"
+    rows = [("trial", "verdict before", "verdict now", "")]
+    for one in found:
+        trial = one.planned.trial
+        mark = "changed" if one.changed else ""
+        rows.append((one.planned.name, in_words(one.old, trial), in_words(one.new, trial), mark))
+    changed = sum(one.changed for one in found)
+    out = len(sweep.trials) - len(found)
+    missing = f"; {out} have not finished: keel-lab resume {sweep.name}" if out else ""
+    head = f"sweep {sweep.name}: {len(found)} of {len(sweep.trials)} trials judged anew by {DETECTOR}{missing}"
+    return "\n".join([head, f"before: {old}; now: {new}", "", aligned(rows), "", f"{changed} of {len(found)} changed"])
+
+
+def _changes(before: Thresholds, after: Thresholds) -> str:
+    old, new = before.model_dump(), after.model_dump()
+    return ", ".join(f"{key} {label_text(new[key])}" for key in new if new[key] != old[key])
+
+
+def _json(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged]) -> dict[str, Any]:
+    return {
+        "sweep": sweep.name,
+        "detector": DETECTOR,
+        "thresholds": {"old": sweep.thresholds.model_dump(mode="json"), "new": thresholds.model_dump(mode="json")},
+        "trials": [
+            {
+                "id": one.planned.trial.id,
+                "name": one.planned.name,
+                "changed": one.changed,
+                "old": _verdict(one.old, one.planned.trial),
+                "new": _verdict(one.new, one.planned.trial),
+            }
+            for one in found
+        ],
+        "not_finished": len(sweep.trials) - len(found),
+    }
+
+
+def _verdict(verdict: Verdict, trial: Trial) -> dict[str, Any]:
+    reading = max_lr(verdict)
+    lr = reading.lr if reading.lr is not None and math.isfinite(reading.lr) else None
+    ramped = isinstance(trial.schedule, RampSchedule)
+    return {
+        **verdict.to_json(),
+        "text": in_words(verdict, trial),
+        "max_lr": lr if ramped else None,
+        "max_lr_kind": str(reading.kind) if ramped else None,
+    }
