@@ -102,10 +102,9 @@ def _mark_alarm(axes: Axes, explanation: Explanation) -> None:
         elif at >= explanation.window.first:
             axes.axvline(at, color=ALARM, linewidth=1.3, linestyle=dashes, label=f"{name}, step {at}")
     if beyond:
-        axes.annotate(
-            f"{', '.join(beyond)} \N{RIGHTWARDS ARROW}",
-            (0.995, 0.03),
-            xycoords="axes fraction",
+        axes.text(
+            *(0.995, 0.03, f"{', '.join(beyond)} \N{RIGHTWARDS ARROW}"),
+            transform=axes.transAxes,
             ha="right",
             va="bottom",
             fontsize=8,
@@ -162,10 +161,8 @@ def _clipped(axes: Axes, explanation: Explanation) -> None:
     """The running fraction of clipped steps, which looks back beyond the window."""
     steps = _steps(explanation)
     flags = {step.step: step.clipped for step in explanation.curve}
-    fraction = []
-    for step in steps:
-        span = [flags[at] for at in range(max(1, step.step - CLIPPED_OVER + 1), step.step + 1)]
-        fraction.append(sum(span) / len(span))
+    spans = [range(max(1, step.step - CLIPPED_OVER + 1), step.step + 1) for step in steps]
+    fraction = [sum(flags[at] for at in span) / len(span) for span in spans]
     axes.fill_between([step.step for step in steps], fraction, color=RAW, edgecolor=LEVEL, linewidth=0.8, step="post")
     axes.set_ylim(0.0, 1.0)
     axes.set_yticks([0.0, 1.0])
@@ -184,8 +181,7 @@ def _lines(axes: Axes, inside: Diagnostics, measure: str) -> None:
     lines = [np.column_stack((x, grid[:, column])) for column in range(grid.shape[1])]
     axes.add_collection(LineCollection(lines, colors=colors, linewidths=0.7, alpha=0.85))
     low, high = _limits(grid)
-    if high > 8 * low:
-        axes.set_yscale("log")
+    axes.set_yscale("log" if high > 8 * low else "linear")
     axes.set_ylim(low, high)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Protocol
 
+from keel_lab.detect.agreement import named
 from keel_lab.detect.max_lr import max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
@@ -50,10 +51,10 @@ def open_display(stream: IO[str], *, table: bool | None = None) -> Display:
 
 
 def describe(verdict: Verdict, trial: Trial) -> str:
-    """A verdict in a few words, with the Max LR if the trial was a ramp."""
-    words = str(verdict.status)
-    if verdict.mode is not None:
-        words = f"{words} ({verdict.mode})"
+    """A verdict in a few words, with the Max LR if the trial was a ramp: `diverged (collapse) at step 327, ...`."""
+    if (end := verdict.evidence.get("curve_ends_at")) is not None:
+        return f"{verdict.status} (curve ends at {end})"
+    words = named(verdict)
     if verdict.onset_step is not None:
         words += f" at step {verdict.onset_step}"
     if isinstance(trial.schedule, RampSchedule) and verdict.status is not Status.UNDECIDED:

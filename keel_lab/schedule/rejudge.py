@@ -21,6 +21,7 @@ from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import TrialResult
+from keel_lab.schedule.progress import describe
 from keel_lab.settings import RampSchedule
 from keel_lab.spec.divergence import overridden
 from keel_lab.spec.label import label_text
@@ -109,18 +110,6 @@ def judged_anew(trial: Trial, result: TrialResult, curve: Curve, thresholds: Thr
     return replace(Verdict(Status.UNDECIDED, learned=verdict.learned), evidence=evidence)
 
 
-def in_words(verdict: Verdict, trial: Trial) -> str:
-    """`diverged (collapse) at step 327, Max LR 0.0148` or `undecided (curve ends at 465)`."""
-    if (end := verdict.evidence.get("curve_ends_at")) is not None:
-        return f"{verdict.status} (curve ends at {end})"
-    words = str(verdict.status) if verdict.mode is None else f"{verdict.status} ({verdict.mode})"
-    if verdict.onset_step is not None:
-        words += f" at step {verdict.onset_step}"
-    if isinstance(trial.schedule, RampSchedule):
-        words += f", Max LR {max_lr(verdict).text(lambda lr: f'{lr:.4g}')}"
-    return words
-
-
 def _text(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged]) -> str:
     old = _changes(Thresholds(), sweep.thresholds) or "the defaults"
     new = _changes(sweep.thresholds, thresholds) or "the same thresholds"
@@ -128,7 +117,7 @@ def _text(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged])
     for one in found:
         trial = one.planned.trial
         mark = "changed" if one.changed else ""
-        rows.append((one.planned.name, in_words(one.old, trial), in_words(one.new, trial), mark))
+        rows.append((one.planned.name, describe(one.old, trial), describe(one.new, trial), mark))
     changed = sum(one.changed for one in found)
     out = len(sweep.trials) - len(found)
     missing = f"; {out} have not finished: keel-lab resume {sweep.name}" if out else ""
@@ -166,7 +155,7 @@ def _verdict(verdict: Verdict, trial: Trial) -> dict[str, Any]:
     ramped = isinstance(trial.schedule, RampSchedule)
     return {
         **verdict.to_json(),
-        "text": in_words(verdict, trial),
+        "text": describe(verdict, trial),
         "max_lr": lr if ramped else None,
         "max_lr_kind": str(reading.kind) if ramped else None,
     }

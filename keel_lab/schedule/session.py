@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keel_lab.curve import Curve, Step
+from keel_lab.detect.agreement import with_whole_curve
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.detect.watch import Watch
 from keel_lab.result import Outcome, TrialResult
@@ -152,6 +153,9 @@ class Session:
             raise RuntimeError(f"the trainer returned after step {len(self._curve)}, before the run was over")
         self._news.close(self._watch.state)
         verdict = self._watch.verdict()
+        if self._finished:
+            entropy = self._data.get("unigram_entropy")
+            verdict = with_whole_curve(verdict, self._curve.steps, self._task.thresholds, entropy)
         return TrialResult(
             trial_id=self._task.trial.id,
             outcome=outcome_of(verdict) if self._finished else Outcome.STOPPED,

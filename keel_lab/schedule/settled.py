@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from keel_lab.curve import Curve
+from keel_lab.detect.agreement import with_whole_curve
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
@@ -40,10 +41,12 @@ def settle(
     wanted = thresholds.model_dump(mode="json")
     if result.verdict.detector == DETECTOR and dict(result.thresholds) == wanted:
         return result
-    judged = judge(curve(), trial.schedule, thresholds, result.data.get("unigram_entropy"))
+    stored, entropy = curve(), result.data.get("unigram_entropy")
+    judged = judge(stored, trial.schedule, thresholds, entropy)
     if not judged.finished:
         return None
-    return replace(result, outcome=outcome_of(judged.verdict), verdict=judged.verdict, thresholds=wanted)
+    verdict = with_whole_curve(judged.verdict, stored.steps, thresholds, entropy)
+    return replace(result, outcome=outcome_of(verdict), verdict=verdict, thresholds=wanted)
 
 
 def settled_results(trials: Trials, planned: Sequence[PlannedTrial], thresholds: Thresholds) -> dict[str, TrialResult]:

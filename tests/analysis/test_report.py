@@ -85,7 +85,7 @@ def test_table_1_seeds_depths_and_every_way_to_lack_a_reading(lab):
         ["pre_ln", "1.00e-2 (no interval)", "1 of 3", "collapse 1", "1.00", "1.00"],
         [
             "keel",
-            "> 3.55e-2 [2.53e-5, > 0.1]",
+            "> 3.55e-2 [2.51e-5, > 0.1]",
             "2 of 3",
             "collapse 1, stagnation 1",
             "1.26 (no interval, 1 pair)",
