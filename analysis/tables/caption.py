@@ -67,7 +67,7 @@ def ratios(reference: str, *, seeds: bool, ours: bool, paper: bool) -> list[str]
     same = f"that of {reference} in the same sweep, at the same depth and settings"
     if ours and seeds:
         notes.append(
-            f"ratio: Max LR over {same}, at equal seeds: the median over n pairs (another number is said) "
+            f"ratio: Max LR over {same}, at equal seeds: the median over n pairs, or as many as are said, "
             f"with its {LEVEL:.0%} interval; > or < where censoring leaves a side open, - where nothing is known."
         )
     elif ours:

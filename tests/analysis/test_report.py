@@ -98,7 +98,7 @@ def test_table_1_seeds_depths_and_every_way_to_lack_a_reading(lab):
     assert "a bootstrap over data seeds, widened where they are fewer than 5;" in notes
     assert "covers the true median 50% (n = 2), 75% (n = 3) of the time. A single data seed gives no interval." in notes
     assert "Fewer than 5 seeds, all of them censored, give none." in notes
-    assert "at equal seeds: the median over n pairs" in notes
+    assert "at equal seeds: the median over n pairs, or as many as are said, with its 90% interval" in notes
     assert "arXiv 2601.19895v1, whose depths 64 and 512 are sub-layers" in notes
 
 
