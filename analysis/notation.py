@@ -50,6 +50,19 @@ def _interval(value: Interval | None, inside: Callable[[float], str], open_end: 
     return f"[{low}, {high}]"
 
 
+def span(estimate: Estimate) -> str:
+    """The range over seeds, `2.31e-2 .. > 0.1` if the largest is censored; `one seed` for a single reading."""
+    if estimate.low is None or estimate.high is None:
+        return "-"
+    if estimate.n == 1:
+        return "one seed"
+    if estimate.censored == estimate.n and estimate.low == estimate.high:
+        return f"all > {bound(estimate.high)}"
+    low = f"< {bound(estimate.low)}" if estimate.below else reading(estimate.low)
+    high = f"> {bound(estimate.high)}" if estimate.censored else reading(estimate.high)
+    return f"{low} .. {high}"
+
+
 def modes(estimate: Estimate) -> str:
     """The modes seen, counted when there is more than one seed: `collapse 2, irrecoverable 1`."""
     if not estimate.modes:

@@ -52,7 +52,7 @@ def intervals(estimates: Sequence[Estimate]) -> list[str]:
     notes = [
         f"Max LR is the median on log LR over n seeds (Kaplan-Meier where censored) with its {LEVEL:.0%} interval: a "
         f"bootstrap over data seeds{widened}; > or < marks an end that censoring leaves open. "
-        f"The plain range over the seeds covers the true median {covers} of the time."
+        f"range is the smallest to the largest reading, which covers the true median {covers} of the time."
     ]
     if any(one.clusters == 1 for one in estimates):
         notes.append("A single data seed gives no interval.")

@@ -148,7 +148,7 @@ def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
     ratios = any(cell.ratio is not None for cell in cells)
     paper = ratios and any(cell.paper_ratio is not None for cell in cells)
     return (
-        *((f"Max LR {_BRACKETS}", "n") if seeds else ("Max LR",)),
+        *((f"Max LR {_BRACKETS}", "range", "n") if seeds else ("Max LR",)),
         "mode",
         *((f"ratio {_BRACKETS}" if seeds else "ratio",) if ratios else ()),
         *(("paper's ratio",) if paper else ()),
@@ -162,6 +162,7 @@ def _words(cell: MaxLRCell | None, columns: tuple[str, ...]) -> list[str]:
     words = {
         "Max LR": notation.max_lr(cell.estimate),
         f"Max LR {_BRACKETS}": notation.max_lr_interval(cell.estimate),
+        "range": notation.span(cell.estimate),
         "n": notation.seeds(cell.estimate),
         "mode": notation.modes(cell.estimate),
         "ratio": notation.ratio(cell.ratio),

@@ -71,21 +71,22 @@ def test_table_1_seeds_depths_and_every_way_to_lack_a_reading(lab):
     body = text.partition("\n\n")[2]
     first, second = (part.splitlines() for part in body.split("\n\n")[1:3])
     assert first[0].strip() == "16 blocks (32 sub-layers)"
-    headings = ["architecture", "Max LR [90% interval]", "n", "mode", "ratio [90% interval]"]
+    headings = ["architecture", "Max LR [90% interval]", "range", "n", "mode", "ratio [90% interval]"]
     assert re.split(r"\s{2,}", first[1]) == headings
     assert re.split(r"\s{2,}", second[1]) == [*headings, "paper's ratio"]
     assert [re.split(r"\s{2,}", line) for line in first[3:]] == [
-        ["post_ln", "1.26e-3 [8.24e-4, 1.92e-3]", "3", "collapse 3", "0.100 [< 0.0158, 0.217]"],
-        ["pre_ln", "1.26e-2 [3.80e-3, > 0.1]", "3", "collapse 2", "1.00"],
-        ["keel", "> 0.1 (censored)", "3", "-", "> 7.94 (no interval)"],
+        ["post_ln", "1.26e-3 [8.24e-4, 1.92e-3]", "1.00e-3 .. 1.58e-3", "3", "collapse 3", "0.100 [< 0.0158, 0.217]"],
+        ["pre_ln", "1.26e-2 [3.80e-3, > 0.1]", "1.00e-2 .. > 0.1", "3", "collapse 2", "1.00"],
+        ["keel", "> 0.1 (censored)", "all > 0.1", "3", "-", "> 7.94 (no interval)"],
     ]
     # one measured, one censored: the survival stays at 1/2, so the median is above the middle of 1.26e-2 and 0.1
     assert [re.split(r"\s{2,}", line) for line in second[3:]] == [
-        ["post_ln", "not learned at this slope", "0 of 3", "stagnation 3", "-", "0.0392"],
-        ["pre_ln", "1.00e-2 (no interval)", "1 of 3", "collapse 1", "1.00", "1.00"],
+        ["post_ln", "not learned at this slope", "-", "0 of 3", "stagnation 3", "-", "0.0392"],
+        ["pre_ln", "1.00e-2 (no interval)", "one seed", "1 of 3", "collapse 1", "1.00", "1.00"],
         [
             "keel",
             "> 3.55e-2 [2.51e-5, > 0.1]",
+            "1.26e-2 .. > 0.1",
             "2 of 3",
             "collapse 1, stagnation 1",
             "1.26 (no interval, 1 pair)",
@@ -108,7 +109,7 @@ def test_seeds_that_share_their_data_count_once_for_the_interval(lab):
         lab.finish(planned, lab.diverged(planned, onset))
     lab.save("t")
     text = build(["t"], lab.root)
-    assert re.search(r"pre_ln +1.26e-2 \(no interval\) +3 +collapse 3", text)
+    assert re.search(r"pre_ln +1.26e-2 \(no interval\) +1.00e-2 .. 1.58e-2 +3 +collapse 3", text)
     assert "- One data seed a cell, hence no interval." in text
     (cell,) = json.loads(build(["t"], lab.root, "json"))["tables"][0]["cells"]
     assert (cell["n"], cell["clusters"], cell["interval_low"], cell["range_coverage"]) == (3, 1, None, None)
@@ -231,7 +232,7 @@ def test_a_sweep_with_nothing_finished_says_so(lab):
     lab.save("new")
     text = build(["new"], lab.root)
     assert text.startswith("new: none of 2 trials finished, 1 failed; `keel-lab resume new` runs the rest.")
-    assert re.search(r"pre_ln +failed +0 of 2", text)
+    assert re.search(r"pre_ln +failed +- +0 of 2", text)
     assert pd.read_csv(io.StringIO(build(["new"], lab.root, "csv"))).kind[0] == "failed"
     assert json.loads(build(["new"], lab.root, "json"))["tables"][0]["cells"][0]["max_lr_median"] is None
 
