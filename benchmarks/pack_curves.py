@@ -1,0 +1,61 @@
+"""Packs the stored curves of a sweep into one compact Parquet file, for docs/results and tests/data.
+
+Run: python benchmarks/pack_curves.py SWEEP FILE [--storage URI]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keel_lab.store.root import resolve_root
+from keel_lab.store.sweeps import Sweeps
+from keel_lab.store.trials import Trials
+
+KINDS = {"step": pa.int32(), "loss": pa.float32(), "unigram_loss": pa.float32(), "lr": pa.float32()}
+
+
+def packed(name: str, storage: str | None) -> pa.Table:
+    """One row a step: trial (name), step, loss, unigram_loss, lr, grad_norm, clipped."""
+    root = resolve_root(storage)
+    trials = Trials(root)
+    schema = pa.schema(
+        [
+            pa.field("trial", pa.dictionary(pa.int16(), pa.string())),
+            *(pa.field(name, kind) for name, kind in KINDS.items()),
+            pa.field("grad_norm", pa.float32()),
+            pa.field("clipped", pa.bool_()),
+        ]
+    )
+    parts = []
+    for planned in Sweeps(root).load(name).trials:
+        steps = trials.curve(planned.trial.id).steps
+        columns = {field: [getattr(step, field) for step in steps] for field in schema.names[1:]}
+        parts.append(pa.table({"trial": pa.array([planned.name] * len(steps)), **columns}).cast(schema))
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sweep")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--storage")
+    arguments = parser.parse_args()
+    table = packed(arguments.sweep, arguments.storage)
+    pq.write_table(
+        table,
+        arguments.file,
+        compression="zstd",
+        compression_level=19,
+        use_byte_stream_split=["loss", "unigram_loss", "grad_norm", "lr"],
+        use_dictionary=["trial"],
+    )
+    print(f"{arguments.file}: {table.num_rows} steps, {arguments.file.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
