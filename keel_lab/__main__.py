@@ -1,5 +1,5 @@
 """`python -m keel_lab`: the same as `keel-lab`."""
 
-from keel_lab.cli import main
+from keel_lab.cli import console
 
-main()
+console()

@@ -109,7 +109,7 @@ def _rows(content: bytes, what: str, names: Sequence[str]) -> list[tuple[Any, ..
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(content))
+        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
         version = int((table.schema.metadata or {})[b"keel_lab_schema"])
         if version > SCHEMA:
             raise NewerSchemaError(what, version, SCHEMA)

@@ -112,7 +112,7 @@ class Diagnostics:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(io.BytesIO(content))
+            table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
             metadata = table.schema.metadata or {}
             version = int(metadata[b"keel_lab_schema"])
             if version > SCHEMA:

@@ -37,9 +37,12 @@ class OpenedSweep:
 
     def stored(self) -> StoredSweep:
         """The sweep as storage keeps it."""
+        spec = self.spec.to_json()
+        if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
+            spec["folder"] = "."
         return StoredSweep(
             name=self.spec.name,
-            spec=self.spec.to_json(),
+            spec=spec,
             thresholds=self.spec.thresholds,
             data=self.facts,
             trials=self.plan.trials,
@@ -57,6 +60,18 @@ class OpenedSweep:
         refuse_other_bytes(self, root)
         _store_corpus(self, root, catalogue)
         return Sweeps(root).save(self.stored())
+
+
+def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
+    """A sentence for a sweep that replaced another one of its name; None if it did not."""
+    if before is None or before.revision == after.revision:
+        return None
+    others = {planned.trial.id for planned in before.trials} - {planned.trial.id for planned in after.trials}
+    what = "; ".join(Sweeps.difference(before.spec["document"], after.spec["document"])) or "its data or its defaults"
+    return (
+        f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
+        f"{len(others)} of its trials, in storage, are no part of the new one; name=... keeps both apart"
+    )
 
 
 def find_sweep(file: Path) -> Path:
@@ -98,11 +113,12 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
 
 def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
     """Refuses to go on with a stored sweep over a corpus whose content has changed since."""
-    sweeps = Sweeps(root)
-    if opened.spec.name not in sweeps.names():
-        return
-    stored = sweeps.load(opened.spec.name)
-    if stored.data.source != opened.facts.source or stored.data.fingerprint == opened.facts.fingerprint:
+    stored = Sweeps(root).find(opened.spec.name)
+    if (
+        stored is None
+        or stored.data.source != opened.facts.source
+        or stored.data.fingerprint == opened.facts.fingerprint
+    ):
         return
     raise UsageError(
         f"sweep {opened.spec.name} was started on other bytes of {opened.facts.source}: "

@@ -11,7 +11,7 @@ from pathlib import Path
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
-from keel_lab.plan.opening import OpenedSweep
+from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.result import TrialResult
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
@@ -27,6 +27,8 @@ from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.tracker import NullTracker, Tracker
+
+SIGNALLED = 128  # exit codes above it name a signal
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
     with ExitStack() as stack:
         with closing(_executor(options, opened.spec.resources)) as executor:
             held = stack.enter_context(lease.hold(root, opened.spec.name))
+            before = Sweeps(root).find(opened.spec.name)
             sweep = opened.store(root, catalogue)
+            if change := changed(before, sweep):
+                say(change)
             tracker = _tracker(sweep, root, uri)
             proposer, budget = ListProposer(sweep.trials), opened.spec.budget
             # Interrupts after Ray, which installs a handler of its own when it starts
@@ -128,7 +133,8 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
 
 def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting) -> None:
     """Prints the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
-    if summary.completed or summary.diverged:
+    interrupted = summary.exit_code > SIGNALLED
+    if (summary.completed or summary.diverged) and not interrupted:  # who presses Ctrl-C wants the prompt
         print(reporting.table(), end="", flush=True)  # noqa: T201
         figures = reporting.figures()
         for figure in figures:
@@ -145,4 +151,5 @@ def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting
         say(f"failed: {name}: {failure.kind}: {failure.message}")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""
-        say(f"{summary.left + summary.failed} trials left{why}; go on with: keel-lab resume {sweep.name}")
+        left = summary.left + summary.failed
+        say(f"{left} trial{'s' * (left != 1)} left{why}; go on with: keel-lab resume {sweep.name}")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe
+from keel_lab.schedule.progress import Pace, describe, progress
 from keel_lab.spec.label import duration_text
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class LiveTable:
 
     def _numbers(self, row: _Row) -> tuple[str, str, str, str]:
         if not row.running:
-            return "", "", row.verdict, ""
+            return "", "", row.verdict, ""  # a cell's other seeds may still run: their numbers come first
         item = next(iter(row.running.values()))
         steps = self._trials[item.trial_id].trial.schedule.steps
         first, since = self._speed.get(item.trial_id, (0, 0.0))
@@ -146,4 +146,4 @@ class LiveTable:
         left = steps - item.step
         eta = duration_text(left * (time.monotonic() - since) / gone) if gone > 0 and left >= 0 else ""
         loss = f"{item.loss:.3f}" if item.step else ""
-        return f"{item.step}/{steps}", loss, row.verdict, eta
+        return progress(item, steps), loss, "", eta

@@ -9,7 +9,7 @@ from typing import IO
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe
+from keel_lab.schedule.progress import Pace, describe, progress
 from keel_lab.spec.label import duration_text
 
 EVERY = 10.0  # seconds between lines of overall progress
@@ -76,8 +76,8 @@ class PlainLines:
 
     def _overall(self) -> None:
         running = ", ".join(
-            f"{self._trials[item.trial_id].name} {item.step}/{self._trials[item.trial_id].trial.schedule.steps} "
-            f"loss {item.loss:.3f}"
+            f"{self._trials[item.trial_id].name} {progress(item, self._trials[item.trial_id].trial.schedule.steps)}"
+            f"{f' loss {item.loss:.3f}' if item.step else ''}"
             for item in list(self._running.values())[:4]
         )
         done = f"{len(self._ended)}/{len(self._trials)} done, {len(self._running)} running"

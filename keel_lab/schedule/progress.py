@@ -62,6 +62,14 @@ def describe(verdict: Verdict, trial: Trial) -> str:
     return words
 
 
+def progress(item: Progress, steps: int) -> str:
+    """`54/600`, `600/600 +17 held`, or `starting`."""
+    if not item.step:
+        return "starting"
+    held = f" +{item.step - steps} held" if item.step > steps else ""
+    return f"{min(item.step, steps)}/{steps}{held}"
+
+
 class Pace:
     """How far a sweep is, in steps, and when it will be done at the rate of this run."""
 
@@ -76,9 +84,9 @@ class Pace:
     def news(self, news: Sequence[Progress]) -> None:
         """Counts steps; a resumed trial's first news only say where it stands."""
         for item in news:
-            if self._began is None:
-                self._began = time.monotonic()
             if item.step > 0 and item.trial_id in self._left:
+                if self._began is None:  # the first step: what came before were imports, paid once a worker
+                    self._began = time.monotonic()
                 self._done += max(0, item.step - self._at.get(item.trial_id, item.step))
                 self._at[item.trial_id] = item.step
 

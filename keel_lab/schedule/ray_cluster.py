@@ -6,21 +6,19 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
-from keel_lab.errors import UsageError
+from keel_lab.errors import KeelLabError, UsageError
+from keel_lab.schedule.scratch import Scratch
 from keel_lab.settings import Resources
 
 OBJECT_STORE = 100 * 1024**2  # bytes; results are small, curves go through storage
 KNOCK = 10.0  # seconds to wait for a cluster's port
-_SOCKET_ROOM = 40  # a socket path holds 107 bytes, of which Ray's session takes 66
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +36,7 @@ class RayCluster:
         """
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         self.local = address == "local"
-        self._temp: Path | None = None
+        self._scratch: Scratch | None = None
         if self.local:
             os.environ.update(_private_settings())
         import ray
@@ -63,22 +61,27 @@ class RayCluster:
         self._stdout.__exit__(None, None, None)
         if self._owned:
             self._ray.shutdown()
-        if self._temp is not None:
-            shutil.rmtree(self._temp, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.close()
 
     def _start(self) -> None:
-        base = tempfile.gettempdir()
-        self._temp = Path(tempfile.mkdtemp(prefix="kl-", dir=base if len(base) < _SOCKET_ROOM - 12 else "/tmp"))
-        with _import_path_for_workers():
-            self._ray.init(
-                address="local",
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-                object_store_memory=OBJECT_STORE,
-                _temp_dir=str(self._temp),
-                _node_ip_address="127.0.0.1",
-            )
+        self._scratch = Scratch()
+        try:
+            with _environment_of_workers(self._scratch.folder):
+                self._ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    object_store_memory=OBJECT_STORE,
+                    _temp_dir=str(self._scratch.folder),
+                    _node_ip_address="127.0.0.1",
+                )
+        except Exception as error:  # Ray tells many kinds of trouble in as many types
+            self._ray.shutdown()
+            self._scratch.close()
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise KeelLabError(f"Ray could not be started: {reason}; --executor local works without it") from error
 
     def _join(self, address: str) -> None:
         try:
@@ -144,20 +147,24 @@ def _private_settings() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _import_path_for_workers() -> Iterator[None]:
-    """Local workers import what the driver can import; Ray itself hands on no more than the script's folder."""
-    before = os.environ.get("PYTHONPATH")
+def _environment_of_workers(scratch: Path) -> Iterator[None]:
+    """Local workers import what the driver can, of which Ray hands on no more than the script's folder.
+
+    Their temporary files go to the driver's scratch folder, so that none outlives it.
+    """
+    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "TMPDIR")}
     places = [str(Path(place or ".").resolve()) for place in sys.path if not place.endswith(".zip")]
     library = Path(os.__file__).parent
     own = [place for place in places if library not in (Path(place), *Path(place).parents) and Path(place).is_dir()]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(own))
+    os.environ |= {"PYTHONPATH": os.pathsep.join(dict.fromkeys(own)), "TMPDIR": str(scratch)}
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class _WithoutRay:

@@ -34,7 +34,7 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
     results = settled_results(trials, sweep.trials, sweep.thresholds)
     driver = lease.holder(root, name)
     running = running_trials(root, name) if driver else {}
-    rows = [_trial(planned, results.get(planned.trial.id), running, trials, root) for planned in sweep.trials]
+    rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in sweep.trials]
     counts = Counter(row["state"] for row in rows)
     status = {
         "name": name,
@@ -53,7 +53,6 @@ def _trial(
     result: TrialResult | None,
     running: Mapping[str, Mapping[str, Any]],
     trials: Trials,
-    root: Root,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"id": planned.trial.id, "name": planned.name, "steps": planned.trial.schedule.steps}
     if result is not None:
@@ -67,8 +66,8 @@ def _trial(
     if attempts:
         last = attempts[-1]
         return {**row, "state": FAILED, "attempts": len(attempts), "verdict": f"{last.kind}: {last.message}"}
-    stopped = root.exists(f"trials/{planned.trial.id}/checkpoints/last.json")
-    return {**row, "state": STOPPED if stopped else WAITING}
+    step = trials.checkpoint_step(planned.trial.id)
+    return {**row, "state": WAITING} if step is None else {**row, "state": STOPPED, "step": step}
 
 
 def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> li
 def _text(status: Mapping[str, Any]) -> str:
     states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
     driver = status["driver"]
-    who = "nobody runs it now"
+    who = "complete" if status["complete"] else "nobody runs it now"
     if driver and driver.get("pid") is not None:
         since = datetime.fromtimestamp(driver["started"]).astimezone().isoformat(" ", "seconds")
         who = f"run by pid {driver['pid']} on {driver['host']} since {since}"

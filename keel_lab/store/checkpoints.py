@@ -71,6 +71,15 @@ def last(root: Root, trial_id: str, into: Path) -> StoredCheckpoint | None:
         return None
 
 
+def last_step(root: Root, trial_id: str) -> int | None:
+    """After how many updates the last checkpoint was written, by its pointer alone; None if there is none to read."""
+    path = path_of(trial_id, _POINTER)
+    try:
+        return _parts(parse(root.read(path), f"{root}/{path}", SCHEMA), f"{root}/{path}")[0]
+    except (FileNotFoundError, DamagedError):
+        return None
+
+
 def _parts(pointer: dict[str, object], place: str) -> tuple[int, StoredFile, Files]:
     match pointer:
         case {"step": int(step), "checkpoint": dict(record), "files": dict(files)}:

@@ -201,7 +201,7 @@ def _decode(content: bytes) -> dict[str, Row]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(content))
+        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
         version = int((table.schema.metadata or {})[b"keel_lab_schema"])
         if version > SCHEMA:
             raise NewerSchemaError("index", version, SCHEMA)

@@ -113,6 +113,10 @@ class Sweeps:
                 "or delete it and run the sweep file again: finished trials are reused"
             ) from error
 
+    def find(self, name: str) -> StoredSweep | None:
+        """The sweep's newest revision, or None if there is no such sweep; raises as `load` otherwise."""
+        return self.load(name) if self._root.exists(self._path(name, "sweep.json")) else None
+
     def names(self) -> list[str]:
         """The names of all stored sweeps, sorted."""
         return [name for name in self._root.list("sweeps") if self._root.exists(f"sweeps/{name}/sweep.json")]

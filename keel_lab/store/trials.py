@@ -96,6 +96,10 @@ class Trials:
         """The last whole checkpoint, its file fetched into the folder `into` if storage is remote."""
         return checkpoints.last(self._root, trial_id, into)
 
+    def checkpoint_step(self, trial_id: str) -> int | None:
+        """After how many updates the last checkpoint was written; None if there is none."""
+        return checkpoints.last_step(self._root, trial_id)
+
     def add_attempt(self, trial_id: str, failure: Failure) -> int:
         """Stores a failed attempt, dated now unless it is dated, and returns its number, from 1."""
         number = max(self._attempt_numbers(trial_id), default=0) + 1

@@ -143,9 +143,10 @@ class MlflowTracker:
         if what:
             why = self._outbox.away or next(iter(self._outbox.refused.values()), "no answer in time")
             verb = "was" if trials <= 1 and len(what) == 1 else "were"
+            server = f" --tracking {shown(self.uri)}" if ui_command(self.uri) is None else ""
             yield (
                 f"{' and '.join(what)} {verb} not delivered to {shown(self.uri)}: {why}; "
-                f"`keel-lab resume {self._name}` delivers {'it' if verb == 'was' else 'them'}"
+                f"`keel-lab resume {self._name}{server}` delivers {'it' if verb == 'was' else 'them'}"
             )
         if self._writer.cursor_error:
             yield (
