@@ -78,12 +78,14 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
 
     root, found = open_root(storage), []
     drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
-    for sweep in read(names, root):
-        for draft in _drawn(sweep, root, drafts):
-            path = Sweeps(root).put_file(sweep.stored.name, f"figures/{draft.name}", draft.read_bytes())
-            found.append(root.local(path) or draft)
-    if drafts not in {path.parent for path in found}:
-        shutil.rmtree(drafts)
+    try:
+        for sweep in read(names, root):
+            for draft in _drawn(sweep, root, drafts):
+                path = Sweeps(root).put_file(sweep.stored.name, f"figures/{draft.name}", draft.read_bytes())
+                found.append(root.local(path) or draft)
+    finally:
+        if drafts not in {path.parent for path in found}:
+            shutil.rmtree(drafts)
     return found
 
 

@@ -119,8 +119,8 @@ def report(names: Sequence[str], form: str, storage: str | None) -> None:
     """Print the table of the stored sweeps NAME..., and draw their figures into the storage."""
     reporting = _reporting(names, _root(storage), form)
     click.echo(reporting.table(), nl=False)
-    for figure in reporting.figures():
-        click.echo(f"figure: {figure}", err=True)
+    if form in ("text", "md"):
+        _say_figures(reporting)
 
 
 class _Judge(click.Command):
@@ -220,6 +220,17 @@ def _launch(opened: OpenedSweep, root: Root, options: dict[str, Any]) -> int:
     chosen = LaunchOptions(options["executor"], options["ray_address"], options["tracking"])
     reporting = _reporting([opened.spec.name], root, options["form"])
     return launch(opened, root, CATALOGUE, reporting, chosen)
+
+
+def _say_figures(reporting: Reporting) -> None:
+    """Draws the figures; who may only read the storage still has the table."""
+    from keel_lab.store.root import StorageError
+
+    try:
+        for figure in reporting.figures():
+            click.echo(f"figure: {figure}", err=True)
+    except StorageError as error:
+        click.echo(f"no figures: {error}", err=True)
 
 
 def _reporting(names: Sequence[str], root: Root, form: str) -> Reporting:

@@ -11,6 +11,11 @@ from analysis.statistics import Estimate, coverage
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.settings import RampSchedule
 
+NOT_LEARNED = (
+    "not learned: the loss never got clearly below the unigram level H1, where a model sits that ignores its context; "
+    "if it was still falling, more steps (a gentler ramp) give it time."
+)
+
 
 def progress(sweep: SweepReadings) -> str | None:
     """What is still out, with the remedy; None for a complete sweep."""

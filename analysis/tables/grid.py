@@ -12,7 +12,7 @@ from analysis.readings import Reading, SweepReadings
 from analysis.tables import caption
 from analysis.tables.cells import Axes, axes_text, lacking, telling_axes
 from analysis.tables.layout import Group, Table
-from keel_lab.detect.verdict import Status
+from keel_lab.detect.verdict import Mode, Status
 from keel_lab.settings import GridSchedule
 from keel_lab.spec.label import label_text
 
@@ -32,8 +32,13 @@ class GridCell:
 
     @property
     def diverged(self) -> int:
-        """Seeds whose verdict is diverged."""
-        return sum(one.verdict is not None and one.verdict.status is Status.DIVERGED for one in self.readings)
+        """Seeds that left a level they had reached, or became non-finite; one that never learned left none."""
+        return sum(_lost(one) for one in self.readings)
+
+    @property
+    def not_learned(self) -> int:
+        """Seeds that never got clearly below the unigram level: stagnation, or too few steps."""
+        return sum(one.verdict is not None and one.verdict.mode is Mode.STAGNATION for one in self.readings)
 
     @property
     def losses(self) -> list[float]:
@@ -41,9 +46,14 @@ class GridCell:
         found = [
             one.result.metrics.get(METRIC, math.nan)
             for one in self.readings
-            if one.result is not None and one.verdict is not None and one.verdict.status is not Status.DIVERGED
+            if one.result is not None and one.verdict is not None and not _lost(one)
         ]
         return [loss for loss in found if math.isfinite(loss)]
+
+
+def _lost(reading: Reading) -> bool:
+    verdict = reading.verdict
+    return verdict is not None and verdict.status is Status.DIVERGED and verdict.mode is not Mode.STAGNATION
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,8 @@ def _words(cell: GridCell | None) -> str:
     words = [f"{fmean(losses):.4f} (n={len(losses)})"] if losses else []
     if cell.diverged:
         words.append(f"diverged {cell.diverged}/{total}")
+    if cell.not_learned:
+        words.append(f"not learned {cell.not_learned}/{total}")
     if _unmeasured(cell):
         words.append(f"no finite {METRIC} {_unmeasured(cell)}/{total}")
     return ", ".join([*words, *lacking(cell.readings)])
@@ -126,6 +138,7 @@ def _notes(table: GridTable) -> list[str]:
     return [
         f"Schedule: warm-up over {schedule.warmup_steps} of {schedule.steps} steps, then {decay}.",
         "Mean over the n seeds that did not diverge, nats a token. Where some diverged, it is a mean of the survivors.",
+        *([caption.NOT_LEARNED] if any(cell.not_learned for cell in table.cells) else []),
         *edges(table.cells),
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
         *caption.setting(table.sweeps, readings),
@@ -170,6 +183,7 @@ def _record(cell: GridCell, schedule: GridSchedule) -> dict[str, Any]:
         "low": min(losses, default=None),
         "high": max(losses, default=None),
         "diverged": cell.diverged,
+        "not_learned": cell.not_learned,
         "without_val_loss": _unmeasured(cell),
         "failed": sum(one.state == "failed" for one in cell.readings),
         "not_run": sum(one.state == "not_run" for one in cell.readings),

@@ -131,6 +131,7 @@ def layout(table: MaxLRTable) -> Table:
 def _notes(table: MaxLRTable) -> list[str]:
     return [
         *caption.measure(table.readings),
+        *([caption.NOT_LEARNED] if any(cell.estimate.not_learned for cell in table.cells) else []),
         caption.ramp(table.ramp),
         *caption.intervals([cell.estimate for cell in table.cells]),
         *caption.ratios(

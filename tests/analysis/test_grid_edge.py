@@ -43,3 +43,14 @@ def test_above_a_divergence_there_is_nothing_to_extend(lab):
 
 def test_one_lr_has_no_edge(lab):
     assert NOTE not in grid(lab, {(0.01, 0.1): 2.0, (0.01, 0.2): 3.0})
+
+
+def test_a_run_that_had_too_few_steps_to_learn_keeps_its_loss_and_is_not_called_diverged(lab):
+    schedule = GridSchedule(lr=1e-3, steps=300)
+    planned = lab.plan("short", "pre_ln", 16, 0, axes=(("lr", 1e-3),), schedule=schedule)
+    lab.finish(planned, lab.stagnant(), metrics={"val_loss": 3.38})
+    lab.save("short")
+    text = build(["short"], lab.root)
+    assert "3.3800 (n=1), not learned 1/1" in text
+    assert "diverged 1/1" not in text
+    assert "not learned: the loss never got clearly below the unigram level H1" in text
