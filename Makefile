@@ -19,6 +19,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "keel_lab needs Python 3.11 or newer: make install PYTHON=python3.11" >&2; exit 1; }
+	@echo "installing into $(VENV): some minutes, 2 GB"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
 	@touch $@
