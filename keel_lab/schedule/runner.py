@@ -141,8 +141,7 @@ class _Run:
     def _stop(self, reason: str) -> None:
         self._reason = reason
         self._executor.request_stop()
-        running = f"{len(self._flight)} trials in flight checkpoint and stop; Ctrl-C (again) stops now"
-        self._audience.note(f"{reason}: {running}")
+        self._audience.note(f"{reason}: running trials checkpoint and stop; Ctrl-C (again) stops now")
 
     def _fill(self) -> None:
         window = 2 * self._executor.slots  # a queue as long as what runs: Ray sees the demand, and no slot waits for us

@@ -285,7 +285,7 @@ def test_the_first_interrupt_stops_gracefully(go, tmp_path):
     assert not executor.closed_now
     assert counts(summary) == (1, 0, 0, 5, 0, 130)
     assert summary.reason == "interrupted by SIGINT"
-    assert "interrupted by SIGINT: 3 trials in flight checkpoint and stop" in lines.getvalue()
+    assert "interrupted by SIGINT: running trials checkpoint and stop" in lines.getvalue()
     assert Counter(len(starts(tmp_path / "side", each.trial.id)) for each in sweep.trials) == {1: 1, 0: 5}
 
 
