@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keel_lab import __version__
+from keel_lab.command_options import AS_JSON, FORMAT, STORAGE, run_options
 from keel_lab.errors import KeelLabError
 
 if TYPE_CHECKING:
@@ -26,30 +27,6 @@ if TYPE_CHECKING:
     from keel_lab.schedule.launch import Reporting
     from keel_lab.store.root import Root
     from keel_lab.trial import Trial
-
-STORAGE = click.option("--storage", metavar="URI", help="Storage root; else KEEL_LAB_STORAGE, else ./keel-lab-store.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-FORMATS = click.Choice(["text", "md", "csv", "json"])
-FORMAT = click.option("--format", "form", type=FORMATS, default="text", show_default=True, help="Of the report.")
-
-
-def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that `run` and `resume` share."""
-    for option in (
-        click.option("--tracking", metavar="URI|off", help="MLflow; else MLFLOW_TRACKING_URI, else SQLite."),
-        click.option("--ray-address", metavar="ADDRESS", help="A running Ray; else RAY_ADDRESS, else our own."),
-        click.option(
-            "--executor",
-            type=click.Choice(["ray", "local"]),
-            default="ray",
-            show_default=True,
-            help="local: in this process.",
-        ),
-        FORMAT,
-        STORAGE,
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -62,7 +39,7 @@ def cli(debug: bool) -> None:
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@_run_options
+@run_options
 @click.pass_context
 def run(context: click.Context, /, file: Path, overrides: tuple[str, ...], **options: Any) -> None:
     """Run the sweep in FILE and print its report; what is already in storage is not run again."""
@@ -75,7 +52,7 @@ def run(context: click.Context, /, file: Path, overrides: tuple[str, ...], **opt
 
 @cli.command()
 @click.argument("name")
-@_run_options
+@run_options
 @click.pass_context
 def resume(context: click.Context, /, name: str, **options: Any) -> None:
     """Go on with the stored sweep NAME: finished trials are not run again, stopped ones go on from their checkpoint."""
@@ -266,9 +243,18 @@ def console() -> None:
 def main() -> None:
     """The command line as a function: an error that a user can mend is a message and an exit code, no traceback."""
     try:
-        cli()
+        code = cli.main(standalone_mode=False)
     except KeelLabError as error:
         if "--debug" in sys.argv:
             raise
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:  # Ctrl-C outside of a running sweep, which has its own handlers
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output is gone
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
