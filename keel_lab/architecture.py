@@ -69,6 +69,7 @@ class CorpusFacts:
         tokens: training tokens.
         vocab: number of token ids.
         source: how the sweep file named it, e.g. `stdlib`.
+        heldout: held-out tokens; 0 if not known (sweeps stored before it was).
     """
 
     fingerprint: str
@@ -76,6 +77,7 @@ class CorpusFacts:
     vocab: int
     tokenizer: str
     source: str
+    heldout: int = 0
 
 
 class Catalogue(Protocol):

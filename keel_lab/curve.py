@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keel_lab.errors import NewerSchemaError
+from keel_lab.parquet import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,10 +107,9 @@ class Curve:
 
 def _rows(content: bytes, what: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
+        table = read_parquet(content)
         version = int((table.schema.metadata or {})[b"keel_lab_schema"])
         if version > SCHEMA:
             raise NewerSchemaError(what, version, SCHEMA)

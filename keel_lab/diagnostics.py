@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from keel_lab.curve import Curve
 from keel_lab.errors import NewerSchemaError
+from keel_lab.parquet import read_parquet
 
 SCHEMA = 1
 
@@ -109,10 +110,9 @@ class Diagnostics:
             ValueError: if the content is no diagnostics.
         """
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
+            table = read_parquet(content)
             metadata = table.schema.metadata or {}
             version = int(metadata[b"keel_lab_schema"])
             if version > SCHEMA:

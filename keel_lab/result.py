@@ -39,16 +39,18 @@ class Failure:
         message: what happened, for a person.
         node: host it ran on; "" if unknown.
         at: when it was known, Unix seconds; None before it was stored.
+        final: whether trying again cannot help: the trainer refused what it was asked.
     """
 
     kind: FailureKind
     message: str
     node: str = ""
     at: float | None = None
+    final: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; `from_json` inverts it."""
-        return {"kind": str(self.kind), "message": self.message, "node": self.node, "at": self.at}
+        return {"kind": str(self.kind), "message": self.message, "node": self.node, "at": self.at, "final": self.final}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Failure:
@@ -58,7 +60,7 @@ class Failure:
             ValueError: if a field is missing or not what it should be.
         """
         try:
-            return cls(FailureKind(data["kind"]), data["message"], data["node"], data["at"])
+            return cls(FailureKind(data["kind"]), data["message"], data["node"], data["at"], data.get("final", False))
         except KeyError as error:
             raise ValueError(f"not a failure: no {error}") from error
 

@@ -87,7 +87,7 @@ class Resources(Settings):
 
 
 class Budget(Settings):
-    """Bounds on a whole sweep; None means no bound. `wall_time` in seconds here, `90m` in the file."""
+    """Bounds on one run or resume of a sweep; None means no bound. `wall_time` in seconds here, `90m` in the file."""
 
     max_concurrent: Count | None = None
     wall_time: Positive | None = None

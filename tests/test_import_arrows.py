@@ -73,6 +73,19 @@ def test_plan_imports_no_torch_ray_mlflow_or_pandas(tmp_path):
     assert not list(tmp_path.iterdir())  # planning creates nothing
 
 
+def test_plan_and_status_of_a_filled_store_import_no_pandas(tmp_path, monkeypatch):
+    """Reading the index must not bring in what an empty store does not."""
+    monkeypatch.setenv("KEEL_LAB_STORAGE", str(tmp_path / "store"))
+    small = ["model.width=8", "model.heads=2", "model.kv_heads=1", "model.ffn_width=8", "ramp.steps=12"]
+    sweep = [str(ROOT / "sweeps" / "quickstart.yaml"), "name=small", "grid.depth.blocks=[1]", *small]
+    run = ["run", *sweep, "grid.architecture=[pre_ln]", "--executor", "local", "--tracking", "off"]
+    subprocess.run([sys.executable, "-m", "keel_lab", *run], cwd=tmp_path, check=True, capture_output=True)
+    for command in (["status", "small"], ["plan", *sweep]):
+        code, names = modules_after(*command, cwd=tmp_path)
+        assert code == "0"
+        assert not names & HEAVY
+
+
 def test_status_imports_no_torch_ray_mlflow_or_pandas(tmp_path):
     code, names = modules_after("status", "nothing-here", cwd=tmp_path)
     assert code == "2"

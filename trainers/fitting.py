@@ -17,12 +17,15 @@ from lightning.pytorch import Callback, Trainer
 
 from keel_lab.errors import UsageError
 from keel_lab.schedule.reporting import Report
+from keel_lab.settings import GridSchedule
 from keel_lab.trial import Trial
 from trainers.batches import first_update
 from trainers.data.sampler import choices
 from trainers.data.shard import Shard
+from trainers.heldout import heldout_loss
 from trainers.lightning_module import TrialModule
 from trainers.model import Transformer, build
+from trainers.optimizer import weights_finite
 from trainers.recording import Recording
 from trainers.signals import KeepSigterm, keyboard_interrupts
 
@@ -49,6 +52,7 @@ def fit(trial: Trial, workdir: Path, report: Report, probe: Callable[[Transforme
     with _reproducible(trial.resources.cpus):
         report.facts(unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator))
         if report.finished:  # the curve so far already ends the run, e.g. under other thresholds than it began with
+            _final_metrics(trial, shard, report)
             return
         model = build(trial)
         if report.resume is None:  # else what it set comes back with the weights
@@ -63,6 +67,18 @@ def fit(trial: Trial, workdir: Path, report: Report, probe: Callable[[Transforme
         checkpoint = str(report.resume.checkpoint) if report.resume else None
         with keyboard_interrupts():
             trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+
+
+def _final_metrics(trial: Trial, shard: Shard, report: Report) -> None:
+    """What a run reports at its end, for one whose last checkpoint is its end (its result was lost)."""
+    if report.resume is None or not isinstance(trial.schedule, GridSchedule):
+        return
+    module = TrialModule(trial, build(trial), shard)
+    saved = torch.load(report.resume.checkpoint, map_location="cpu", weights_only=True)
+    module.load_state_dict(saved["state_dict"])
+    if weights_finite(module.model):
+        loss = heldout_loss(module.model, shard, trial.schedule.validation_sequences, trial)
+        report.metric("val_loss", loss)
 
 
 def _accelerator(trial: Trial) -> str:

@@ -231,6 +231,16 @@ class StreamingDetector:
         self._confirmed = self._conclude(Status.DIVERGED, rule, mode, onset, number)
         self.state = State.DIVERGED
 
+    def _has_learned(self) -> bool | None:
+        """None if H1 is not known, or too few samples leave it open; no sample below H1 settles it."""
+        if self._h1 is None:
+            return None
+        if self._baseline is not None:
+            return self._learned
+        margin = self._thresholds.learned_margin
+        below = any(y is not None and y < self._h1 - margin for *_, y in self._buffer)
+        return None if below else False
+
     def _conclude(
         self, status: Status, rule: str, mode: Mode | None = None, onset: Onset | None = None, at: int | None = None
     ) -> Verdict:
@@ -238,7 +248,7 @@ class StreamingDetector:
             baseline=self._baseline,
             thresholds=self._thresholds,
             unigram_entropy=self._h1,
-            learned=None if self._h1 is None or self._baseline is None else self._learned,
+            learned=self._has_learned(),
             last_step=self._step,
             last_lr=self._lr,
             samples=self._samples,

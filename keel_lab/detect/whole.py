@@ -107,7 +107,13 @@ class _Whole:
 
     @property
     def _learned(self) -> bool | None:
-        return None if self._h1 is None or self._search is None else self._search.learned_from < self._end
+        if self._h1 is None:
+            return None
+        if self._search is not None:
+            return self._search.learned_from < self._end
+        level = self._h1 - self._thresholds.learned_margin
+        pairs = map(self._pair, range(self._end))
+        return None if any(paired_loss(loss, unigram, self._h1) < level for loss, unigram in pairs) else False
 
     def _mode(self, rise: Rise) -> Mode:
         assert self._search is not None

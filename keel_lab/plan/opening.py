@@ -130,7 +130,15 @@ def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
 
 def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
     facts = catalogue.corpus(spec.data, spec.folder)
-    return OpenedSweep(spec, facts, expand(spec, catalogue, facts))
+    plan = expand(spec, catalogue, facts)
+    room = min(facts.tokens, facts.heldout or facts.tokens) - 1  # a sequence is context tokens and one to predict
+    longest = max(planned.trial.model.context for planned in plan.trials)
+    if longest > room:
+        raise UsageError(
+            f"model.context: found {longest}, but {facts.source} has only {facts.tokens:,} training and "
+            f"{facts.heldout:,} held-out tokens; a context of at most {room} fits: shorten it or add text"
+        )
+    return OpenedSweep(spec, facts, plan)
 
 
 def _store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:

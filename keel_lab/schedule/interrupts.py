@@ -7,9 +7,11 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Interrupts:
-    """A context manager; enter it after Ray was started, which installs a SIGTERM handler of its own.
+    """A context manager; call `install` once Ray was started, which puts a SIGTERM handler of its own in place.
 
     Attributes:
         received: the first signal's number, or None.
@@ -30,9 +32,15 @@ class Interrupts:
         self._listeners.append(listener)
 
     def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
+        for number in SIGNALS:
+            self._before[number] = signal.getsignal(number)
+        self.install()
         return self
+
+    def install(self) -> None:
+        """Installs the handlers, again if something else (Ray, when it starts) has put its own in their place."""
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

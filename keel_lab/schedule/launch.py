@@ -73,7 +73,8 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        with closing(_executor(options, opened.spec.resources)) as executor:
+        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources)) as executor:
+            interrupts.install()
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
             sweep = opened.store(root, catalogue)
@@ -81,8 +82,7 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
                 say(change)
             tracker = _tracker(sweep, root, uri)
             proposer, budget = ListProposer(sweep.trials), opened.spec.budget
-            # Interrupts after Ray, which installs a handler of its own when it starts
-            with closing(open_display(sys.stderr)) as display, Interrupts() as interrupts:
+            with closing(open_display(sys.stderr)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
         _finish(summary, sweep, tracker, reporting)
     return summary.exit_code

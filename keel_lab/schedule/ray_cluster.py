@@ -77,6 +77,9 @@ class RayCluster:
                     _temp_dir=str(self._scratch.folder),
                     _node_ip_address="127.0.0.1",
                 )
+        except SystemExit as end:  # Ray's own handler of SIGTERM exits with the signal's bare number
+            self._scratch.close()
+            raise SystemExit(128 + end.code if isinstance(end.code, int) else end.code) from end
         except Exception as error:  # Ray tells many kinds of trouble in as many types
             self._ray.shutdown()
             self._scratch.close()

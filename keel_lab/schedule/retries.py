@@ -20,7 +20,7 @@ class Retries:
         """The trial as it is to be tried again, with more memory after an out-of-memory; None if it has failed."""
         kinds = self._kinds.setdefault(trial.id, [])
         kinds.append(failure.kind)
-        if len(kinds) > RETRIES or kinds.count(FailureKind.OOM) > OOM_RETRIES:
+        if failure.final or len(kinds) > RETRIES or kinds.count(FailureKind.OOM) > OOM_RETRIES:
             return None
         if failure.kind is not FailureKind.OOM:
             return trial

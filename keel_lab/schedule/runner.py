@@ -93,7 +93,8 @@ class _Run:
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds)
         self._reused = frozenset(self._settled)
         try:
-            self._preflight()
+            if self._interrupts.received is None:
+                self._preflight()
             self._audience.begin(self._sweep.trials, dict(self._settled))
             self._loop(held)
         except KeyboardInterrupt:
@@ -160,7 +161,7 @@ class _Run:
     def _propose(self) -> PlannedTrial | None:
         """The next trial that has to run; those that are settled are passed on at once."""
         while True:
-            used = len(self._settled) + len(self._flight) + len(self._given_up)
+            used = len(self._settled) - len(self._reused) + len(self._flight) + len(self._given_up)
             if self._budget.trials is not None and used >= self._budget.trials:
                 return None
             planned = self._proposer.ask()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keel_lab.errors import KeelLabError
+from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.executor import Progress, Task
 from keel_lab.schedule.mailbox import Mailbox
@@ -34,7 +34,7 @@ def attempt(task: Task, mailbox: Mailbox) -> TrialResult | Failure:
     try:
         return execute(task, mailbox)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: any error of a trainer fails one trial only
-        return Failure(_kind(error), _sentence(error), socket.gethostname())
+        return Failure(_kind(error), _sentence(error), socket.gethostname(), final=isinstance(error, UsageError))
 
 
 def execute(task: Task, mailbox: Mailbox) -> TrialResult:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, get_type_hints
 
 from keel_lab.errors import NewerSchemaError
+from keel_lab.parquet import read_parquet
 from keel_lab.result import TrialResult
 from keel_lab.store.committed import path_of, read_committed, read_trial
 from keel_lab.store.root import Root, StorageError
@@ -198,10 +199,9 @@ def _encode(rows: Iterable[Row]) -> bytes:
 
 def _decode(content: bytes) -> dict[str, Row]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
+        table = read_parquet(content)
         version = int((table.schema.metadata or {})[b"keel_lab_schema"])
         if version > SCHEMA:
             raise NewerSchemaError("index", version, SCHEMA)

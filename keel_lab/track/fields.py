@@ -52,6 +52,7 @@ def identity(planned: PlannedTrial) -> dict[str, str]:
             facts[f"{name}_value"] = value
     for name, label in planned.labels.items():
         facts.setdefault(name, label)
+    facts.setdefault("alpha", "none")  # so that every run has it to group and compare by
     return {_key(name): text(value) for name, value in facts.items()}
 
 

@@ -148,3 +148,50 @@ def test_resume_over_other_bytes_is_refused(folder):
     assert Path("corpus").name in done.stderr
     done = keel_lab(folder, "run", "small.yaml", "--executor", "local", expect=2)
     assert "name=" in done.stderr
+
+
+def test_a_context_longer_than_the_corpus_is_refused_before_anything_exists(folder):
+    done = keel_lab(folder, "plan", "small.yaml", "model.context=60000", expect=2)
+    assert "model.context: found 60000" in done.stderr
+    keel_lab(folder, "run", "small.yaml", "model.context=60000", expect=2)
+    assert not (folder / "store").exists()
+
+
+def test_a_stored_shard_with_other_bytes_is_not_trained_on(folder):
+    keel_lab(folder, "run", "small.yaml", "--executor", "local", "ramp.steps=20", "grid.architecture=[pre_ln]")
+    (shard,) = (folder / "store" / "data").glob("*/train.bin")
+    content = bytearray(shard.read_bytes())
+    content[5] ^= 1
+    shard.write_bytes(content)
+    done = keel_lab(folder, "resume", "small", "--executor", "local", expect=2)
+    assert "train.bin" in done.stderr
+
+
+def test_a_grid_trial_whose_result_was_lost_has_its_validation_loss_again(folder):
+    grid = ["protocol=grid", "ramp=null", "schedule.steps=150", "grid.lr=[1e-2]", "grid.architecture=[pre_ln]"]
+    first = keel_lab(folder, "run", "small.yaml", "--executor", "local", *grid)
+    (curve,) = (folder / "store" / "trials").glob("*/curve.parquet")
+    curve.unlink()
+    again = keel_lab(folder, "resume", "small", "--executor", "local")
+    assert again.stdout == first.stdout
+    assert "(n=1)" in again.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("seconds", [1.5, 4.0])
+def test_a_signal_while_ray_starts_ends_with_its_code(folder, number, code, seconds):
+    driver = subprocess.Popen(
+        [*KEEL_LAB, "run", "small.yaml", "ramp.steps=5000", "--tracking", "off"],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    driver.send_signal(number)
+    out, err = driver.communicate(timeout=120)
+    assert driver.returncode in (code, -number), err  # -number: before anything of ours was loaded
+    assert "Traceback" not in err
+    assert out == ""

@@ -215,13 +215,13 @@ def test_the_window_is_bounded(go):
     assert narrow.most == 3
 
 
-def test_a_budget_of_trials_counts_those_of_earlier_runs(go):
-    sweep = toy_sweep(*[toy_trial(seed=seed, steps=20) for seed in range(4)])
+def test_a_budget_of_trials_bounds_each_run(go):
+    sweep = toy_sweep(*[toy_trial(seed=seed, steps=20) for seed in range(5)])
     first = go(sweep, trials=3)
-    assert counts(first) == (3, 0, 0, 1, 0, 3)
+    assert counts(first) == (3, 0, 0, 2, 0, 3)
     assert first.reason == "the budget of 3 trials is used up"
-    assert counts(go(sweep, trials=3)) == (3, 0, 0, 1, 3, 3)
-    assert counts(go(sweep)) == (4, 0, 0, 0, 3, 0)
+    assert counts(go(sweep, trials=1)) == (4, 0, 0, 1, 3, 3)  # what `resume` does
+    assert counts(go(sweep, trials=1)) == (5, 0, 0, 0, 4, 0)
 
 
 def test_a_wall_time_stops_gracefully(go, root, monkeypatch):

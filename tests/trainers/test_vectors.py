@@ -21,7 +21,8 @@ from trainers.model import Transformer
 from trainers.norm import RMSNorm
 from trainers.residual import Affine, Architecture, BranchOptions, ResidualStack, final_norm
 
-FILES = os.environ.get("KEEL_VECTORS", str(Path(__file__).parents[1] / "data" / "vectors.json")).split(os.pathsep)
+SHIPPED = str(Path(__file__).parents[1] / "data" / "vectors.json")
+FILES = (os.environ.get("KEEL_VECTORS") or SHIPPED).split(os.pathsep)
 
 SHIPPED = {
     "pre_ln": ("pre_ln", {}),

@@ -64,8 +64,9 @@ def prepare(data: Mapping[str, Any], folder: Path, facts: CorpusFacts, destinati
         KeelLabError: if the shard cannot be written.
     """
     if (destination / shard.MANIFEST).exists():
-        found = shard.Shard.open(destination).fingerprint
-        if found != facts.fingerprint:
+        there = shard.Shard.open(destination)
+        there.verify()
+        if (found := there.fingerprint) != facts.fingerprint:
             raise UsageError(f"{destination}: holds another corpus ({found}); choose an empty folder")
         return
     documents = _find(data, folder)
@@ -121,7 +122,11 @@ def _standard_library() -> _Documents:
 def _matching(pattern: str, folder: Path) -> _Documents:
     place = folder.absolute() / pattern  # an absolute pattern stays as it is
     names = glob.iglob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
-    files = [folder / name for name in names if (folder / name).is_file()]
+    found: dict[str, Path] = {}  # a pattern or a link may lead to a file more than once: its shortest path counts
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        if (folder / name).is_file():
+            found.setdefault(os.path.realpath(folder / name), folder / name)
+    files = list(found.values())
     if not files:
         raise UsageError(f"{place}: data.text matches no file; correct the pattern (relative ones start at {folder})")
     return _Documents(str(place), pattern, _in_order(folder, files))
@@ -187,5 +192,5 @@ def _describe(
         "unigram_entropy": unigram.entropy,
         "chance": unigram.chance,
     }
-    known = CorpusFacts(fingerprint, parts["train"].size, VOCAB, TOKENIZER, documents.source)
+    known = CorpusFacts(fingerprint, parts["train"].size, VOCAB, TOKENIZER, documents.source, parts["heldout"].size)
     return _Tokenised(known, manifest)
