@@ -35,6 +35,9 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
     driver = lease.holder(root, name)
     running = running_trials(root, name) if driver else {}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in sweep.trials]
+    for row in rows:
+        if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
+            row["state"] = WAITING
     counts = Counter(row["state"] for row in rows)
     status = {
         "name": name,

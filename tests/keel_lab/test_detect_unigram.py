@@ -14,6 +14,7 @@ from keel_lab.detect.paired import paired_loss
 from keel_lab.detect.streaming import StreamingDetector
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import Mode, Status, Verdict
+from keel_lab.detect.whole import judge_whole
 from tests.simulated_curves import curve, gaussian, log_ramp, losses
 
 H1 = 3.2
@@ -110,3 +111,23 @@ def test_without_the_unigram_level_nothing_is_said_of_learning():
 def test_a_unigram_level_that_is_not_finite_is_refused(level):
     with pytest.raises(ValueError, match="unigram entropy must be finite"):
         StreamingDetector(Thresholds(), level)
+
+
+def test_a_model_that_its_first_update_destroyed_has_learned_nothing():
+    """Two steps, the loss of the untrained model and a NaN: no learning rate was tolerated."""
+    steps = [Step(1, 5.55, 1e-3, 3.2), Step(2, math.nan, 5e3, 3.2)]
+    detector = StreamingDetector(Thresholds(), 3.2)
+    for step in steps:
+        detector.update(step)
+    for found in (detector.verdict(), judge_whole(steps, Thresholds(), 3.2)):
+        assert (found.status, found.mode) == (Status.DIVERGED, Mode.NON_FINITE)
+        assert found.learned is False
+        assert max_lr(found).kind is MaxLRKind.NOT_LEARNED
+
+
+def test_a_short_curve_that_did_learn_keeps_its_last_good_lr():
+    steps = [Step(n, loss, n * 1e-3, 3.2) for n, loss in enumerate([3.4, 2.9, 2.8, math.nan], start=1)]
+    detector = StreamingDetector(Thresholds(), 3.2)
+    for step in steps:
+        detector.update(step)
+    assert max_lr(detector.verdict()).lr == 3e-3

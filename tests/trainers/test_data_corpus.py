@@ -177,3 +177,11 @@ def test_the_planner_gets_its_facts_without_torch() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert found.stdout.strip() == "[]"
+
+
+def test_a_file_counts_once_however_many_ways_lead_to_it(books: Path) -> None:
+    once = corpus.facts({"text": "**/*.txt", "tokenizer": "bytes"}, books)
+    (books / "loop").symlink_to(books, target_is_directory=True)
+    (books / "again.txt").symlink_to(next(books.glob("*.txt")))
+    many = corpus.facts({"text": "**/**/*.txt", "tokenizer": "bytes"}, books)
+    assert (many.fingerprint, many.tokens) == (once.fingerprint, once.tokens)
