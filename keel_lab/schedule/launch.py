@@ -82,7 +82,8 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
                 say(change)
             tracker = _tracker(sweep, root, uri)
             proposer, budget = ListProposer(sweep.trials), opened.spec.budget
-            with closing(open_display(sys.stderr)) as display:
+            table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
+            with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
         _finish(summary, sweep, tracker, reporting)
     return summary.exit_code
