@@ -148,3 +148,10 @@ def test_times_fill_the_run_and_never_go_back():
     assert points.times(Curve(), 1000, 7000) == []
     curve.seconds = [0.0, 0.0, 0.0]
     assert points.times(curve, 1000, 7000) == [1000, 1000, 1000]
+
+
+def test_every_run_has_an_alpha_to_group_by():
+    plain = planned()
+    trial = plain.trial.model_copy(update={"architecture": "pre_ln", "options": {}})
+    without = PlannedTrial(trial, Cell("pre_ln", 16), {"seed": 0}, 12345)
+    assert fields.identity(without)["alpha"] == "none"
