@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from keel_lab.detect.max_lr import MaxLR, max_lr
+from keel_lab.detect.max_lr import MaxLR, MaxLRKind, max_lr, with_holds
+from keel_lab.detect.reversal import REVERSAL
+from keel_lab.detect.siblings import SIBLINGS
 from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
-from keel_lab.plan.planned import PlannedTrial
+from keel_lab.plan.planned import PlannedTrial, Role
+from keel_lab.plan.siblings import with_forks
 from keel_lab.result import Failure, Outcome, TrialResult
-from keel_lab.settings import RampSchedule
+from keel_lab.settings import ForkSchedule, RampSchedule
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
-    from keel_lab.store.sweeps import StoredSweep
+    from keel_lab.store.sweeps import StoredSweep, Sweeps
     from keel_lab.store.trials import Trials
+
+
+class Counting(StrEnum):
+    """What counts as divergence (DESIGN section 6); the modes are numbered as in the paper."""
+
+    STRICT = "strict"  # modes 1+2: any lost level
+    DEGRADATION = "with_degradation"  # modes 1+2+3
+    IRREVERSIBLE = "irreversible"  # modes 1+2, where a tenth of the LR does not bring the level back
+
 
 State = Literal["completed", "diverged", "failed", "not_run"]
 
@@ -32,6 +45,8 @@ class Reading:
         verdict: under the sweep's own thresholds; None without a result.
         max_lr: what `verdict` says of Max LR; None without a result, or for a schedule whose LR does not ramp.
         failure: the last failed attempt of a trial without a result.
+        degradation: `verdict` with mode degradation counted too; None where no sibling tells.
+        irreversible: `verdict` with only what cannot be undone counted; None where no forks tell.
     """
 
     sweep: str
@@ -41,19 +56,41 @@ class Reading:
     verdict: Verdict | None = None
     max_lr: MaxLR | None = None
     failure: Failure | None = None
+    degradation: Verdict | None = None
+    irreversible: Verdict | None = None
+
+    def counting(self, rule: Counting) -> MaxLR | None:
+        """Max LR under a rule of what counts as divergence; None if that is not known, or the LR does not ramp."""
+        if self.max_lr is None or rule is Counting.STRICT:
+            return self.max_lr
+        verdict = self.degradation if rule is Counting.DEGRADATION else self.irreversible
+        if self.max_lr.kind in (MaxLRKind.BELOW, MaxLRKind.NOT_LEARNED):
+            return self.max_lr  # no rule makes it more or less
+        return None if verdict is None else max_lr(verdict)
 
 
 @dataclass(frozen=True)
 class SweepReadings:
-    """A stored sweep with the readings of all its trials, in the plan's order."""
+    """A stored sweep with its readings, in the plan's order.
+
+    Attributes:
+        readings: of the trials that are measured.
+        beside: of the references and forks that stand beside them.
+    """
 
     stored: StoredSweep
     readings: tuple[Reading, ...]
+    beside: tuple[Reading, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Trials, references and forks."""
+        return len(self.readings) + len(self.beside)
 
     @property
     def finished(self) -> int:
-        """Trials with a stored result."""
-        return sum(one.result is not None for one in self.readings)
+        """Those with a stored result."""
+        return sum(one.result is not None for one in (*self.readings, *self.beside))
 
 
 def open_root(storage: Root | Path | str | None) -> Root:
@@ -78,24 +115,42 @@ def read(names: Sequence[str], root: Root) -> list[SweepReadings]:
     found = []
     for name in dict.fromkeys(names):
         stored = sweeps.load(name)
-        judgements = sweeps.judgements(name, stored.thresholds)
         results = trials.results([planned.trial.id for planned in stored.trials])
-        failures = _failures(stored, results, root, trials)
-        readings = (
-            _finished(stored, planned, results[planned.trial.id], judgements.get(planned.trial.id), trials)
+        planned_trials = with_forks(stored.trials, results, stored.siblings)
+        results |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in results])
+        judged = _Judged(stored, sweeps)
+        failures = _failures(planned_trials, results, root, trials)
+        readings = [
+            judged.finished(planned, results[planned.trial.id], trials)
             if planned.trial.id in results
             else _unfinished(stored, planned, failures.get(planned.trial.id))
-            for planned in stored.trials
-        )
-        found.append(SweepReadings(stored, tuple(readings)))
+            for planned in planned_trials
+        ]
+        own = [one for one in readings if one.planned.role is Role.TRIAL]
+        beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
+        found.append(SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside))
     return found
 
 
+def _with_bound(one: Reading, beside: Sequence[Reading]) -> Reading:
+    """The reading with an upper bound from its holds, if it never learned."""
+    if one.max_lr is None or one.max_lr.kind is not MaxLRKind.NOT_LEARNED:
+        return one
+    trunk = one.planned.trial
+    holds = [other for other in beside if other.planned.role is Role.HOLD and other.planned.trial.trunk == trunk]
+    held = [
+        (other.planned.trial.schedule.lr, other.verdict)
+        for other in holds
+        if other.verdict is not None and isinstance(other.planned.trial.schedule, ForkSchedule)
+    ]
+    return replace(one, max_lr=with_holds(one.max_lr, held))
+
+
 def _failures(
-    stored: StoredSweep, results: Mapping[str, TrialResult], root: Root, trials: Trials
+    planned_trials: Sequence[PlannedTrial], results: Mapping[str, TrialResult], root: Root, trials: Trials
 ) -> dict[str, Failure]:
     """The last failure of each trial without a result; one listing says which have left any trace at all."""
-    waiting = [planned.trial.id for planned in stored.trials if planned.trial.id not in results]
+    waiting = [planned.trial.id for planned in planned_trials if planned.trial.id not in results]
     begun = set(root.list("trials")) if waiting else set()
     attempts = {trial_id: trials.attempts(trial_id) for trial_id in waiting if trial_id in begun}
     return {trial_id: failures[-1] for trial_id, failures in attempts.items() if failures}
@@ -105,24 +160,56 @@ def _unfinished(stored: StoredSweep, planned: PlannedTrial, failure: Failure | N
     return Reading(stored.name, planned, "not_run" if failure is None else "failed", failure=failure)
 
 
-def _finished(
-    stored: StoredSweep, planned: PlannedTrial, result: TrialResult, verdict: Verdict | None, trials: Trials
-) -> Reading:
-    alike = dict(result.thresholds) == stored.thresholds.model_dump(mode="json")
-    if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
-        verdict = None  # a rejudgement of a curve that has gone on since
-    if verdict is None and alike and result.verdict.detector == DETECTOR:
-        verdict = result.verdict
-    if verdict is None:
-        verdict = _judged_again(stored, planned, result, trials)
-    state: State = "diverged" if result.outcome is Outcome.DIVERGED else "completed"
-    ramped = isinstance(planned.trial.schedule, RampSchedule)
-    return Reading(stored.name, planned, state, result, verdict, max_lr(verdict) if ramped else None)
+class _Judged:
+    """The stored judgements of a sweep under its own thresholds, by detector."""
+
+    def __init__(self, stored: StoredSweep, sweeps: Sweeps) -> None:
+        self._stored = stored
+        self._alone = sweeps.judgements(stored.name, stored.thresholds)
+        self._beside = sweeps.judgements(stored.name, stored.thresholds, SIBLINGS)
+        self._forked = sweeps.judgements(stored.name, stored.thresholds, REVERSAL)
+
+    def finished(self, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Reading:
+        """The reading of a trial with a result."""
+        trial_id = planned.trial.id
+        alike = dict(result.thresholds) == self._stored.thresholds.model_dump(mode="json")
+        verdict = self._alone.get(trial_id)
+        if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
+            verdict = None  # a rejudgement of a curve that has gone on since
+        if verdict is None and alike and result.verdict.detector == DETECTOR:
+            verdict = result.verdict
+        if verdict is None:
+            verdict = _judged_again(self._stored, planned, result, trials)
+        state: State = "diverged" if result.outcome is Outcome.DIVERGED else "completed"
+        ramped = isinstance(planned.trial.schedule, RampSchedule)
+        return Reading(
+            self._stored.name,
+            planned,
+            state,
+            result,
+            verdict,
+            max_lr(verdict) if ramped else None,
+            degradation=self._degradation(trial_id),
+            irreversible=self._irreversible(trial_id, verdict),
+        )
+
+    def _degradation(self, trial_id: str) -> Verdict | None:
+        verdict = self._beside.get(trial_id)
+        told = verdict is not None and verdict.evidence.get("siblings", {}).get("finding") != "no_siblings"
+        return verdict if told else None
+
+    def _irreversible(self, trial_id: str, verdict: Verdict) -> Verdict | None:
+        if not self._stored.siblings.reversibility:
+            return None
+        nothing_to_undo = verdict.censored or verdict.evidence.get("rule") == "non_finite_weights"
+        return verdict if nothing_to_undo else self._forked.get(trial_id)
 
 
 def _judged_again(stored: StoredSweep, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Verdict:
     curve = trials.curve(planned.trial.id)
-    judged = judge(curve, planned.trial.schedule, stored.thresholds, result.data.get("unigram_entropy"))
+    judged = judge(
+        curve, planned.trial.schedule, stored.thresholds, result.data.get("unigram_entropy"), result.learn_by
+    )
     if judged.finished:
         return judged.verdict
     # stopped at a divergence that these thresholds do not confirm: what lies beyond is not known

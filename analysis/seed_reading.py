@@ -36,6 +36,8 @@ class SeedReading:
     def of(cls, reading: MaxLR, init_seed: int, data_seed: int) -> SeedReading:
         """Of what a ramp's verdict says. The LR at the last good step *is* its Max LR, hence exact."""
         if reading.lr is not None:
+            if reading.kind is MaxLRKind.BELOW:
+                return cls.between(0.0, reading.lr, init_seed, data_seed)
             high = math.inf if reading.kind is MaxLRKind.CENSORED else reading.lr
             return cls.between(reading.lr, high, init_seed, data_seed)
         never = reading.kind is MaxLRKind.NOT_LEARNED

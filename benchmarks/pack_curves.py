@@ -1,6 +1,9 @@
-"""Packs the stored curves of a sweep into one compact Parquet file, for docs/results and tests/data.
+"""Packs the stored curves of sweeps into one compact Parquet file, for docs/results and tests/data.
 
-Run: python benchmarks/pack_curves.py SWEEP FILE [--storage URI]
+Run: python benchmarks/pack_curves.py SWEEP... FILE [--storage URI]
+
+The file's metadata hold H1 (`unigram_entropy`, nats) where all curves share it. With several sweeps a trial is called
+SWEEP/NAME.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from keel_lab.store.trials import Trials
 KINDS = {"step": pa.int32(), "loss": pa.float32(), "unigram_loss": pa.float32(), "lr": pa.float32()}
 
 
-def packed(name: str, storage: str | None) -> pa.Table:
+def packed(names: list[str], storage: str | None) -> pa.Table:
     """One row a step: trial (name), step, loss, unigram_loss, lr, grad_norm, clipped."""
     root = resolve_root(storage)
     trials = Trials(root)
@@ -31,17 +34,25 @@ def packed(name: str, storage: str | None) -> pa.Table:
         ]
     )
     parts = []
-    for planned in Sweeps(root).load(name).trials:
+    entropies = set()
+    for name, planned in ((name, planned) for name in names for planned in Sweeps(root).load(name).trials):
+        result = trials.result(planned.trial.id)
+        if result is None:
+            raise SystemExit(f"{name}: {planned.name} has no result: keel-lab resume {name}")
+        entropies.add(result.data.get("unigram_entropy"))
         steps = trials.curve(planned.trial.id).steps
+        called = planned.name if len(names) == 1 else f"{name}/{planned.name}"
         columns = {field: [getattr(step, field) for step in steps] for field in schema.names[1:]}
-        parts.append(pa.table({"trial": pa.array([planned.name] * len(steps)), **columns}).cast(schema))
-    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+        parts.append(pa.table({"trial": pa.array([called] * len(steps)), **columns}).cast(schema))
+    whole = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    entropy = entropies.pop() if len(entropies) == 1 else None
+    return whole if entropy is None else whole.replace_schema_metadata({"unigram_entropy": repr(entropy)})
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sweep")
+    parser.add_argument("sweep", nargs="+")
     parser.add_argument("file", type=Path)
     parser.add_argument("--storage")
     arguments = parser.parse_args()

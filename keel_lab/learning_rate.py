@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 
-from keel_lab.settings import GridSchedule, RampSchedule
+from keel_lab.settings import AnySchedule, ForkSchedule, GridSchedule, RampSchedule
 
 
-def lr_at(schedule: RampSchedule | GridSchedule, step: int) -> float:
+def lr_at(schedule: AnySchedule, step: int) -> float:
     """The LR that update `step` (1-based) uses.
 
     A ramp reaches `peak_lr` exactly at `steps` and holds it after (a run still suspect at the peak holds it). Linear:
     from + (peak - from) * step / steps, so the paper's ramp (from 0 to 5e-2 in 5,000) takes 1e-5 a step. Log: geometric
-    from `from_lr` at step 1. A grid schedule warms up linearly from 0, then follows its shape.
+    from `from_lr` at step 1. A grid schedule warms up linearly from 0, then follows its shape. A fork follows its
+    trunk up to the fork, then holds its own LR.
 
     Args:
-        schedule: a ramp or a grid schedule.
+        schedule: a ramp, a grid schedule, or a fork of one.
         step: 1-based update number.
 
     Raises:
@@ -23,6 +24,8 @@ def lr_at(schedule: RampSchedule | GridSchedule, step: int) -> float:
     """
     if step < 1:
         raise ValueError(f"step counts from 1, got {step}")
+    if isinstance(schedule, ForkSchedule):
+        return lr_at(schedule.trunk, step) if step <= schedule.at else schedule.lr
     if isinstance(schedule, RampSchedule):
         return _ramp(schedule, min(step, schedule.steps))
     return _grid(schedule, min(step, schedule.steps))

@@ -75,6 +75,7 @@ class TrialResult:
         thresholds: the thresholds the run was watched under, by name.
         metrics: final numbers by name, e.g. `val_loss`.
         data: facts of the data that evidence needs: `unigram_entropy` (H1, nats), `chance` (log V, nats).
+        learn_by: the step by which it had to have learned, if there was one.
         execution: how it was run: versions, host, device, threads, `started_at`/`finished_at` (Unix seconds),
             `seconds_per_step` (median). Nothing in it enters a deterministic report.
     """
@@ -87,6 +88,7 @@ class TrialResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     data: Mapping[str, float] = field(default_factory=dict)
     execution: Mapping[str, Any] = field(default_factory=dict)
+    learn_by: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -100,6 +102,7 @@ class TrialResult:
             "metrics": dict(self.metrics),
             "data": dict(self.data),
             "execution": dict(self.execution),
+            **({} if self.learn_by is None else {"learn_by": self.learn_by}),
         }
 
     @classmethod
@@ -124,4 +127,4 @@ class TrialResult:
         wrong = [name for name, value in maps.items() if not isinstance(value, Mapping)]
         if not isinstance(trial_id, str) or not isinstance(steps, int) or wrong:
             raise ValueError(f"not a trial result: {', '.join(['trial_id or steps', *wrong])} of another type")
-        return cls(trial_id, outcome, steps, verdict, **maps)
+        return cls(trial_id, outcome, steps, verdict, **maps, learn_by=data.get("learn_by"))

@@ -75,7 +75,47 @@ class GridSchedule(Settings):
     validation_sequences: Count = 256
 
 
-Schedule = Annotated[RampSchedule | GridSchedule, Field(discriminator="kind")]
+class ForkSchedule(Settings):
+    """A trunk's schedule up to step `at`; from there on the LR is held at `lr`, until step `steps`.
+
+    A complete question by itself: a fork trained from its first step gives the same numbers as one that starts at its
+    trunk's checkpoint.
+    """
+
+    kind: Literal["fork"] = "fork"
+    trunk: Annotated[RampSchedule | GridSchedule, Field(discriminator="kind")]
+    at: Count
+    lr: Positive
+    steps: AtLeastTwo
+
+    @property
+    def shape(self) -> str:
+        """Of the trunk."""
+        return self.trunk.shape
+
+
+AnySchedule = RampSchedule | GridSchedule | ForkSchedule
+Schedule = Annotated[AnySchedule, Field(discriminator="kind")]
+
+
+class SiblingSettings(Settings):
+    """The runs beside each ramp that its verdict is judged with (DESIGN section 6). Not part of a trial's id.
+
+    Attributes:
+        reference: the same ramp to a tenth of the peak, run first: what a run that learns looks like. Degradation is
+            judged beside it, and a ramp that has not learned by three times its step is stopped.
+        holds: forks that hold the LR at so many levels the ramp passed on its way.
+        reversibility: two forks at a tenth of the LR after a divergence, from before and from after it.
+        fork_steps: length of the latter two.
+    """
+
+    reference: bool = True
+    holds: Annotated[int, Field(ge=0, le=100)] = 0
+    reversibility: bool = False
+    fork_steps: Annotated[int, Field(ge=32, le=LARGEST)] = 200
+
+
+ALONE = SiblingSettings(reference=False)
 
 
 class Resources(Settings):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from keel_lab.settings import ModelSettings, Resources, Schedule, Settings, TrainSettings
+from keel_lab.settings import AnySchedule, ForkSchedule, ModelSettings, Resources, Schedule, Settings, TrainSettings
 
 SCHEMA = 1
 NUMERICS = 1  # raise when the same trial would give other numbers than before
@@ -64,6 +65,23 @@ class Trial(Settings):
     def tokens_per_step(self) -> int:
         """Tokens that one update sees."""
         return self.train.batch_size * self.model.context
+
+    @property
+    def trunk(self) -> Trial | None:
+        """The trial that this one forks from; None if it is no fork."""
+        if not isinstance(self.schedule, ForkSchedule):
+            return None
+        return self.with_schedule(self.schedule.trunk)
+
+    def with_schedule(self, schedule: AnySchedule) -> Trial:
+        """The same run under another schedule: another trial."""
+        return self.model_copy(update={"schedule": schedule})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Trial:
+        """Pydantic's, without handing on the cached id, which a changed copy must not keep."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("id", None)
+        return copy
 
     def question(self) -> dict[str, Any]:
         """The canonical content of the id: typed values, no resources, no names or paths."""

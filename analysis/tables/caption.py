@@ -19,10 +19,10 @@ NOT_LEARNED = (
 
 def progress(sweep: SweepReadings) -> str | None:
     """What is still out, with the remedy; None for a complete sweep."""
-    name, total = sweep.stored.name, len(sweep.readings)
+    name, total = sweep.stored.name, sweep.total
     if sweep.finished == total:
         return None
-    failed = sum(one.state == "failed" for one in sweep.readings)
+    failed = sum(one.state == "failed" for one in (*sweep.readings, *sweep.beside))
     done = f"{sweep.finished} of {total} trials" if sweep.finished else f"none of {total} trials"
     also = f", {failed} failed" if failed else ""
     return f"{name}: {done} finished{also}; `keel-lab resume {name}` runs the rest."

@@ -19,6 +19,7 @@ class Facts:
     Attributes:
         baseline: None before the noise is known.
         learned: None if it cannot be told.
+        learned_step: at which the unigram level was seen to be left.
         last_step, last_lr: of the last step before the one at hand, or of the curve.
         samples, nonfinite_steps: finite and other steps.
         transients: onsets of the first few transients; `transient_count` counts all.
@@ -28,6 +29,7 @@ class Facts:
     thresholds: Thresholds
     unigram_entropy: float | None
     learned: bool | None
+    learned_step: int | None
     last_step: int | None
     last_lr: float
     samples: int
@@ -99,6 +101,7 @@ def _evidence(facts: Facts, rule: str) -> dict[str, Any]:
         "transients": facts.transient_count,
         "transient_steps": list(facts.transients),
         "unigram_entropy": facts.unigram_entropy,
+        "learned_step": facts.learned_step,
         "learned_margin": facts.thresholds.learned_margin,
     }
 

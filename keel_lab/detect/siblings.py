@@ -94,6 +94,29 @@ def judge_beside(
     )
 
 
+def judge_before_onset(
+    verdict: Verdict,
+    steps: Sequence[Step],
+    siblings: Sequence[Sibling],
+    thresholds: Thresholds,
+    unigram_entropy: float | None,
+) -> Verdict:
+    """As `judge_beside`, and a curve that diverged later on may have fallen behind its siblings before that.
+
+    The earlier of the two is what modes 1+2+3 count; the gap is the more sensitive of the two, so it has to open some
+    samples before. A curve that never had a good step stays what it is.
+    """
+    onset = verdict.onset_step
+    if verdict.status is not Status.DIVERGED or onset is None or verdict.last_good_step is None:
+        return judge_beside(verdict, steps, siblings, thresholds, unigram_entropy)
+    found = judge_beside(replace(verdict, status=Status.HEALTHY), steps, siblings, thresholds, unigram_entropy)
+    since = found.onset_step if found.mode is Mode.DEGRADATION else None
+    if since is None or sum(since <= step.step < onset for step in steps) < WINDOW:
+        return replace(verdict, evidence={**verdict.evidence, "siblings": found.evidence["siblings"]})
+    alone = {**found.evidence["alone"], "status": str(verdict.status), "mode": str(verdict.mode)}
+    return replace(found, evidence={**found.evidence, "alone": {**alone, "onset_step": verdict.onset_step}})
+
+
 def compare(
     steps: Sequence[Step], siblings: Sequence[Sibling], thresholds: Thresholds, unigram_entropy: float | None
 ) -> Comparison:

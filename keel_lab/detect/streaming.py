@@ -57,6 +57,7 @@ class StreamingDetector:
         "_h1",
         "_idle",
         "_learned",
+        "_learned_step",
         "_lr",
         "_nonfinite_onset",
         "_nonfinite_run",
@@ -78,6 +79,7 @@ class StreamingDetector:
         self._alarm, self._freeze = thresholds.alarm_sigma, thresholds.noise_freeze_sigma
         self._h1 = unigram_entropy
         self._learned = unigram_entropy is None  # unknown: every level counts as one that can be lost
+        self._learned_step: int | None = None
         self._idle = -math.inf if unigram_entropy is None else unigram_entropy + thresholds.unigram_band
         self.state = State.WARMING
         self._baseline: Baseline | None = None
@@ -92,6 +94,11 @@ class StreamingDetector:
         self._since_alarm = self._transient_count = 0
         self._transients: list[int] = []
         self._confirmed: Verdict | None = None
+
+    @property
+    def learned(self) -> bool | None:
+        """Whether the curve has left the unigram level so far; None if that is not known yet, or H1 is not."""
+        return None if self._h1 is None or self._baseline is None else self._learned
 
     def update(self, step: Step) -> State:
         """Takes in the next step.
@@ -166,16 +173,17 @@ class StreamingDetector:
         self._finite_run += 1
         self._blown = self._blown + 1 if y > self._ceiling else 0
         if not learned:
-            self._look_for_learning(baseline)
+            self._look_for_learning(baseline, number)
         if self.state is State.SUSPECT:
             self._settle(number, lr, baseline.short <= reference + self._thresholds.slack_sigma * sigma)
         elif cusum >= alarm or self._blown >= self._thresholds.blowup_samples:
             self._suspect(number)
 
-    def _look_for_learning(self, baseline: Baseline) -> None:
+    def _look_for_learning(self, baseline: Baseline, number: int) -> None:
         if self._h1 is not None and baseline.count >= MIN_SAMPLES and baseline.level < self._h1:
             margin = max(self._thresholds.learned_margin, self._thresholds.learned_confidence * baseline.level_error)
             self._learned = baseline.level < self._h1 - margin
+            self._learned_step = number if self._learned else None
 
     def _nonfinite(self, number: int, lr: float, weights_finite: bool) -> None:
         if self._nonfinite_run == 0:
@@ -249,6 +257,7 @@ class StreamingDetector:
             thresholds=self._thresholds,
             unigram_entropy=self._h1,
             learned=self._has_learned(),
+            learned_step=self._learned_step,
             last_step=self._step,
             last_lr=self._lr,
             samples=self._samples,

@@ -18,7 +18,7 @@ def describe_plan(opened: OpenedSweep, root: Root, *, as_json: bool) -> str:
     refuse_other_bytes(opened, root)
     trials = Trials(root)
     spec, planned = opened.spec, opened.plan.trials
-    done = settled_results(trials, planned, spec.thresholds)
+    done = settled_results(trials, planned, spec.thresholds, spec.siblings)
     costs = trials.step_costs([item.trial for item in planned])
     summary = summarise(
         opened.plan,
@@ -28,6 +28,7 @@ def describe_plan(opened: OpenedSweep, root: Root, *, as_json: bool) -> str:
         local_slots(spec.resources, spec.budget),
         name=spec.name,
         protocol=spec.protocol,
+        siblings=spec.siblings,
     )
     return json.dumps(summary.to_json(), indent=2) if as_json else summary.text()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
+from keel_lab.plan.siblings import with_references
 from keel_lab.settings import GridSchedule, ModelSettings, RampSchedule, TrainSettings
 from keel_lab.spec import quantity, rule
 from keel_lab.spec.label import label_text
@@ -20,7 +21,7 @@ SEEDS = ("seed", "init_seed", "data_seed")
 
 
 def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Plan:
-    """Every distinct trial of a sweep, the first seed of every cell first, cells in the file's order.
+    """Every distinct trial of a sweep, the first seed of every cell first, cells in the file's order; references too.
 
     An axis that an architecture ignores, and rules that give equal numbers, collapse before ids are made.
 
@@ -36,7 +37,7 @@ def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Plan:
                 planned = expansion.trial(values, own, seeds)
                 distinct.setdefault(planned.trial.id, planned)
                 total += 1
-    return Plan(tuple(distinct.values()), total - len(distinct))
+    return Plan(with_references(distinct.values(), spec.siblings), total - len(distinct))
 
 
 def _combinations(axes: list[Axis]) -> Iterator[dict[str, Any]]:

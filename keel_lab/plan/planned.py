@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from keel_lab.settings import ForkSchedule
 from keel_lab.spec.label import label_text
 from keel_lab.trial import Trial
 
 Label = str | int | float | bool
+
+
+class Role(StrEnum):
+    """What a planned run is there for: to be measured, or to stand beside one that is."""
+
+    TRIAL = "trial"
+    REFERENCE = "reference"  # the same ramp to a tenth of the peak
+    HOLD = "hold"  # a fork that holds the LR
+    NOW = "now"  # a fork at a tenth of the LR, from after a divergence
+    BEFORE = "before"  # and from before it
 
 
 @dataclass(frozen=True)
@@ -48,12 +60,14 @@ class PlannedTrial:
     Attributes:
         labels: options and axes in the sweep's own words (alpha: "L", seed: 0), for names, tags and tables.
         parameters: exact trainable parameters of its model.
+        role: only trials of role `trial` are repeats of the cell.
     """
 
     trial: Trial
     cell: Cell
     labels: Mapping[str, Label]
     parameters: int
+    role: Role = Role.TRIAL
 
     @property
     def name(self) -> str:
@@ -61,7 +75,12 @@ class PlannedTrial:
         seeds = (self.trial.init_seed, self.trial.data_seed)
         seed = f"s{seeds[0]}" if seeds[0] == seeds[1] else f"i{seeds[0]}-d{seeds[1]}"
         axes = "".join(f"-{name}={label_text(value)}" for name, value in self.cell.axes)
-        return f"{self.cell.architecture}-b{self.cell.blocks}{axes}-{seed}"
+        name = f"{self.cell.architecture}-b{self.cell.blocks}{axes}-{seed}"
+        return name if self.role is Role.TRIAL else f"{name}-{self._beside()}"
+
+    def _beside(self) -> str:
+        at = self.trial.schedule.at if isinstance(self.trial.schedule, ForkSchedule) else None
+        return str(self.role) if at is None else f"{self.role}-from-{at}"
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -71,13 +90,20 @@ class PlannedTrial:
             "cell": self.cell.to_json(),
             "labels": dict(self.labels),
             "parameters": self.parameters,
+            **({} if self.role is Role.TRIAL else {"role": str(self.role)}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PlannedTrial:
         """Inverse of `to_json`."""
         trial = Trial.model_validate(data["trial"], strict=False)
-        return cls(trial, Cell.from_json(data["cell"]), dict(data["labels"]), data["parameters"])
+        return cls(
+            trial,
+            Cell.from_json(data["cell"]),
+            dict(data["labels"]),
+            data["parameters"],
+            Role(data.get("role", "trial")),
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.columns import aligned
-from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
+from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial, Role
+from keel_lab.settings import ALONE, SiblingSettings
 from keel_lab.spec.label import duration_text, label_text
 from keel_lab.trial import Trial
 
@@ -21,7 +22,8 @@ class CellSummary:
     """One cell of a plan.
 
     Attributes:
-        trials: its distinct trials; `done` of them are in storage already.
+        trials: its distinct trials, references included; `done` of them are in storage already.
+        references: how many of them are there for a ramp to be judged beside.
         parameters: exact trainable parameters of its model.
         steps, tokens: of one trial.
         seconds: estimated for one trial; None if no step of that kind was ever measured.
@@ -29,6 +31,7 @@ class CellSummary:
 
     cell: Cell
     trials: int
+    references: int
     done: int
     parameters: int
     steps: int
@@ -46,6 +49,7 @@ class Summary:
         seconds: estimated wall time of the trials left whose step cost is known, on `slots` at once; None if there are
             trials left and no cost is known.
         unknown: trials left whose step cost is not known.
+        siblings: what runs beside each ramp; forks are not counted, since they depend on what becomes of it.
     """
 
     name: str
@@ -60,6 +64,12 @@ class Summary:
     seconds: float | None
     unknown: int
     slots: int
+    siblings: SiblingSettings
+
+    @property
+    def references(self) -> int:
+        """Trials that are there for a ramp to be judged beside."""
+        return sum(cell.references for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """What `keel-lab plan --json` prints; `seconds` is null where no cost was measured."""
@@ -74,6 +84,8 @@ class Summary:
                 "vocab": self.facts.vocab,
             },
             "trials": self.trials,
+            "references": self.references,
+            "forks_after_each_ramp": self._forks(),
             "collapsed": self.collapsed,
             "done": self.done,
             "left": {"trials": self.trials - self.done, "steps": self.steps, "tokens": self.tokens},
@@ -89,6 +101,7 @@ class Summary:
         facts = [
             ("sweep", f"{self.name} (protocol {self.protocol})"),
             ("trials", f"{self.trials:,} in {_count(len(self.cells), 'cell')}; {duplicates}"),
+            *([("siblings", self._siblings())] if self.references or self._forks() else []),
             ("already done", reused),
             ("left to run", f"{_count(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
             ("corpus", f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"),
@@ -96,6 +109,17 @@ class Summary:
         ]
         width = max(len(name) for name, _ in facts)
         return "\n".join([_table(self.cells), "", *(f"{name:<{width}}  {value}" for name, value in facts)])
+
+    def _forks(self) -> int:
+        """How many forks follow a ramp at most."""
+        return self.siblings.holds + 2 * self.siblings.reversibility
+
+    def _siblings(self) -> str:
+        references = [f"{_count(self.references, 'reference')} of these"] if self.references else []
+        forks = self._forks()
+        return "; ".join(
+            [*references, *([f"after each ramp up to {_count(forks, 'fork')}, not counted here"] if forks else [])]
+        )
 
     def _time(self, left: int) -> str:
         if not left:
@@ -118,6 +142,7 @@ def summarise(
     *,
     name: str,
     protocol: str,
+    siblings: SiblingSettings = ALONE,
 ) -> Summary:
     """Counts a plan.
 
@@ -129,6 +154,7 @@ def summarise(
         slots: how many trials run at once.
         name: of the sweep.
         protocol: of the sweep.
+        siblings: of the sweep.
     """
     left = [planned for planned in plan.trials if planned.trial.id not in done]
     costs = [_seconds(planned.trial, step_seconds) for planned in left]
@@ -146,6 +172,7 @@ def summarise(
         seconds=_makespan(known, slots) if known or not left else None,
         unknown=len(costs) - len(known),
         slots=slots,
+        siblings=siblings,
     )
 
 
@@ -154,10 +181,11 @@ def _cells(plan: Plan, done: Collection[str], step_seconds: StepSeconds) -> Iter
     for planned in plan.trials:
         by_cell.setdefault(planned.cell, []).append(planned)
     for cell, members in by_cell.items():
-        trial = members[0].trial
+        trial = next((one for one in members if one.role is Role.TRIAL), members[0]).trial
         yield CellSummary(
             cell=cell,
             trials=len(members),
+            references=sum(planned.role is Role.REFERENCE for planned in members),
             done=sum(planned.trial.id in done for planned in members),
             parameters=members[0].parameters,
             steps=trial.schedule.steps,
@@ -190,6 +218,7 @@ def _cell_json(summary: CellSummary) -> dict[str, Any]:
         "sublayers": 2 * summary.cell.blocks,
         "axes": dict(summary.cell.axes),
         "trials": summary.trials,
+        "references": summary.references,
         "done": summary.done,
         "parameters": summary.parameters,
         "steps": summary.steps,

@@ -34,6 +34,10 @@ class Audience:
         """The sweep begins; these results were there before."""
         self._guard("display", lambda: self._display.begin(trials, reused))
 
+    def joined(self, planned: PlannedTrial) -> None:
+        """See `Display.joined`."""
+        self._guard("display", lambda: self._display.joined(planned))
+
     def news(self, news: Sequence[Progress], flight: Mapping[str, PlannedTrial]) -> None:
         """News of running trials, which may be none; called several times a second."""
         for item in news:

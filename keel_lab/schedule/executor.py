@@ -19,12 +19,16 @@ class Task:
         storage: URI or path of the storage root.
         thresholds: what the run is watched under.
         attempt: 1 for the first.
+        learn_by: see `keel_lab.detect.watch.Watch`.
+        keep: steps after which a checkpoint is kept for forks to start from.
     """
 
     trial: Trial
     thresholds: Thresholds
     storage: str
     attempt: int = 1
+    learn_by: int | None = None
+    keep: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
-            proposer, budget = ListProposer(sweep.trials), opened.spec.budget
+            proposer, budget = ListProposer(sweep.trials, sweep.siblings), opened.spec.budget
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
-from keel_lab.plan.planned import Cell, PlannedTrial
+from keel_lab.plan.planned import Cell, PlannedTrial, Role
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
 from keel_lab.schedule.progress import Pace, describe, progress
@@ -64,9 +64,16 @@ class LiveTable:
             row.trials += 1
             if planned.trial.id in reused:
                 row.done += 1
-                row.verdict = describe(reused[planned.trial.id].verdict, planned.trial)
+                if planned.role is Role.TRIAL:
+                    row.verdict = describe(reused[planned.trial.id].verdict, planned.trial)
         self._live.start()
         self._draw()
+
+    def joined(self, planned: PlannedTrial) -> None:
+        """See `Display.joined`."""
+        self._trials[planned.trial.id] = planned
+        self._pace.joined(planned)
+        self._rows.setdefault(planned.cell, _Row()).trials += 1
 
     def live(self, news: Sequence[Progress]) -> None:
         """See `Display.live`."""
@@ -84,7 +91,8 @@ class LiveTable:
         """See `Display.finished`."""
         row = self._end(planned)
         row.done += 1
-        row.verdict = describe(result.verdict, planned.trial)
+        if planned.role is Role.TRIAL:
+            row.verdict = describe(result.verdict, planned.trial)
         self._draw()
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:

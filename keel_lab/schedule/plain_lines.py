@@ -35,6 +35,11 @@ class PlainLines:
         done = f", {len(reused)} already done" if reused else ""
         self._print(f"{len(trials)} trials{done}")
 
+    def joined(self, planned: PlannedTrial) -> None:
+        """See `Display.joined`."""
+        self._trials[planned.trial.id] = planned
+        self._pace.joined(planned)
+
     def live(self, news: Sequence[Progress]) -> None:
         """See `Display.live`."""
         self._pace.news(news)

@@ -23,6 +23,9 @@ class Display(Protocol):
     def begin(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
         """The sweep's trials, and the results that were there before, by id."""
 
+    def joined(self, planned: PlannedTrial) -> None:
+        """A trial that follows from what others came to; it is not one of those of `begin`."""
+
     def live(self, news: Sequence[Progress]) -> None:
         """Called several times a second, with the news of running trials, which may be none."""
 
@@ -80,6 +83,10 @@ class Pace:
         self._began: float | None = None
         for trial_id in reused:
             self._left.pop(trial_id, None)
+
+    def joined(self, planned: PlannedTrial) -> None:
+        """One trial more."""
+        self._left[planned.trial.id] = planned.trial.schedule.steps
 
     def news(self, news: Sequence[Progress]) -> None:
         """Counts steps; a resumed trial's first news only say where it stands."""

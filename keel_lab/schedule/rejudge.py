@@ -102,7 +102,7 @@ def judged_anew(trial: Trial, result: TrialResult, curve: Curve, thresholds: Thr
     is not known. The evidence says where the curve ends, as `curve_ends_at`.
     """
     h1 = result.data.get("unigram_entropy")
-    judged = judge(curve, trial.schedule, thresholds, h1)
+    judged = judge(curve, trial.schedule, thresholds, h1, result.learn_by)
     verdict = with_whole_curve(judged.verdict, curve.steps, thresholds, h1)
     if judged.finished:
         return verdict

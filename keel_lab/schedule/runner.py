@@ -7,16 +7,18 @@ import time
 from collections import deque
 
 from keel_lab.errors import IncompleteError, UsageError
-from keel_lab.plan.planned import PlannedTrial
+from keel_lab.plan.planned import PlannedTrial, Role
+from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
+from keel_lab.schedule.beside import judge_all
 from keel_lab.schedule.executor import Executor, Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
-from keel_lab.schedule.settled import settled_results
+from keel_lab.schedule.settled import learn_by, settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
@@ -85,24 +87,26 @@ class _Run:
         self._flight: dict[str, PlannedTrial] = {}
         self._again: deque[tuple[PlannedTrial, Trial]] = deque()
         self._retries = Retries()
+        self._known: set[str] = set()
         self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
         self._reason = ""
 
     def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
-        self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds)
+        self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
         try:
             if self._interrupts.received is None:
                 self._preflight()
-            self._audience.begin(self._sweep.trials, dict(self._settled))
+            planned = with_forks(self._sweep.trials, self._settled, self._sweep.siblings)
+            self._known = {one.trial.id for one in planned}
+            self._audience.begin(planned, dict(self._settled))
             self._loop(held)
         except KeyboardInterrupt:
             if self._interrupts.received is None:
                 raise
             self._executor.close(now=True)
-        verdicts = {trial_id: result.verdict for trial_id, result in self._settled.items()}
-        Sweeps(self._root).put_judgements(self._sweep.name, self._sweep.thresholds, verdicts)
+        judge_all(self._sweep, self._settled, Sweeps(self._root), self._trials)
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
@@ -176,14 +180,20 @@ class _Run:
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
         attempt = len(self._trials.attempts(trial.id)) + 1
+        siblings = self._sweep.siblings
+        by = learn_by(planned, self._settled, siblings)
+        keep = marks(trial, siblings) if planned.role is Role.TRIAL else ()
         try:
-            self._executor.submit(Task(trial, self._sweep.thresholds, self._root.uri, attempt))
+            self._executor.submit(Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep))
         except UsageError as error:
             if trial.resources == planned.trial.resources:
                 raise
             self._give_up(planned, Failure(FailureKind.OOM, f"out of memory, and with more declared: {error}"))
         else:
             self._flight[trial.id] = planned
+            if trial.id not in self._known:
+                self._known.add(trial.id)
+                self._audience.joined(planned)
 
     def _news(self) -> None:
         news = [item for item in self._executor.progress() if item.trial_id in self._flight]
@@ -214,10 +224,12 @@ class _Run:
 
     def _give_up(self, planned: PlannedTrial, failure: Failure) -> None:
         self._given_up[planned.trial.id] = (planned, failure)
+        self._proposer.failed(planned)
         self._audience.failed(planned, failure)
 
     def _summary(self) -> RunSummary:
-        total = {planned.trial.id for planned in self._sweep.trials} | self._settled.keys() | self._given_up.keys()
+        planned = with_forks(self._sweep.trials, self._settled, self._sweep.siblings)
+        total = {one.trial.id for one in planned} | self._settled.keys() | self._given_up.keys()
         diverged = sum(result.outcome is Outcome.DIVERGED for result in self._settled.values())
         left = len(total) - len(self._settled) - len(self._given_up)
         reason = self._reason
@@ -231,7 +243,7 @@ class _Run:
             reused=len(self._reused),
             exit_code=self._exit_code(left),
             reason=reason if left else "",
-            failures={planned.name: failure for planned, failure in self._given_up.values()},
+            failures={one.name: failure for one, failure in self._given_up.values()},
             warnings=tuple(self._audience.warnings.values()),
         )
 

@@ -23,6 +23,7 @@ from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
 from keel_lab.schedule.reporting import Resume
 from keel_lab.schedule.settled import outcome_of
+from keel_lab.settings import ForkSchedule
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
@@ -77,7 +78,7 @@ class Session:
     @property
     def checkpoint_due(self) -> bool:
         """See `Report.checkpoint_due`."""
-        if self._over:
+        if self._over or len(self._curve) in self._task.keep:
             return self._saved_step != len(self._curve)
         return time.perf_counter() >= self._checkpoint_at
 
@@ -165,6 +166,7 @@ class Session:
             metrics=dict(self._metrics),
             data=dict(self._data),
             execution=self._execution_facts(),
+            learn_by=self._task.learn_by,
         )
 
     def commit(self, result: TrialResult) -> None:
@@ -174,7 +176,10 @@ class Session:
             self._put_checkpoint(self._last_checkpoint)
 
     def _stored_checkpoint(self) -> tuple[Resume | None, Curve]:
-        stored = self._trials.checkpoint(self._task.trial.id, self._workdir / "resumed")
+        trial, into = self._task.trial, self._workdir / "resumed"
+        stored = self._trials.checkpoint(trial.id, into)
+        if stored is None and trial.trunk is not None and isinstance(trial.schedule, ForkSchedule):
+            stored = self._trials.checkpoint_before(trial.trunk.id, trial.schedule.at, into)
         if stored is None:
             return None, Curve()
         self._saved_step = stored.step
@@ -182,8 +187,9 @@ class Session:
 
     def _start_watch(self) -> Watch:
         """Starts the detector and replays what the resumed curve holds; H1 is known only now."""
-        self._watch = watch = Watch(self._task.trial.schedule, self._task.thresholds, self._data.get("unigram_entropy"))
-        self._news.unigram_entropy = self._data.get("unigram_entropy")
+        entropy = self._data.get("unigram_entropy")
+        self._watch = watch = Watch(self._task.trial.schedule, self._task.thresholds, entropy, self._task.learn_by)
+        self._news.unigram_entropy = entropy
         for step in list(self._curve):
             if not watch.update(step):  # finished earlier under other thresholds than it was watched under before
                 self._curve = self._curve.prefix(step.step)
@@ -195,6 +201,8 @@ class Session:
     def _put_checkpoint(self, path: Path) -> None:
         try:
             self._trials.put_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
+            if len(self._curve) in self._task.keep:
+                self._trials.keep_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
         except (OSError, StorageError) as error:
             logger.warning("checkpoint at step %d could not be stored: %s", len(self._curve), error)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from keel_lab.columns import aligned
 from keel_lab.plan.planned import PlannedTrial
+from keel_lab.plan.siblings import with_forks
 from keel_lab.result import Outcome, TrialResult
 from keel_lab.schedule.live_snapshot import running_trials
 from keel_lab.schedule.progress import describe
@@ -31,10 +32,11 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
     """
     sweep = Sweeps(root).load(name)
     trials = Trials(root)
-    results = settled_results(trials, sweep.trials, sweep.thresholds)
+    results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
+    planned_trials = with_forks(sweep.trials, results, sweep.siblings)
     driver = lease.holder(root, name)
     running = running_trials(root, name) if driver else {}
-    rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in sweep.trials]
+    rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
     for row in rows:
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
             row["state"] = WAITING
@@ -46,7 +48,7 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
         "trials": len(rows),
         "states": dict(sorted(counts.items())),
         "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] == len(rows),
-        "cells": _cells(sweep.trials, rows),
+        "cells": _cells(planned_trials, rows),
     }
     return json.dumps(status, indent=2, allow_nan=False) if as_json else _text(status)
 

@@ -49,7 +49,9 @@ def execute(task: Task, mailbox: Mailbox) -> TrialResult:
     news = Progress(trial_id, 0, float("nan"), "starting", info={"host": socket.gethostname(), "pid": os.getpid()})
     if mailbox.announce(news):
         return not_begun(task)
-    settled = settle(task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds)
+    settled = settle(
+        task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds, task.learn_by
+    )
     if settled is not None:
         return settled
     with trial_log(task, trials):

@@ -18,6 +18,7 @@ from keel_lab.settings import (
     Resources,
     Seed,
     Settings,
+    SiblingSettings,
     TrainSettings,
 )
 from keel_lab.spec import kind
@@ -37,6 +38,7 @@ TOP = (
     "train",
     "ramp",
     "schedule",
+    "siblings",
     "divergence",
     "resources",
     "budget",
@@ -62,6 +64,7 @@ _MODELS: Mapping[str, type[Settings]] = {
     "train": TrainSettings,
     "ramp": RampSchedule,
     "schedule": GridSchedule,
+    "siblings": SiblingSettings,
     "divergence": Thresholds,
     "resources": Resources,
     "budget": Budget,

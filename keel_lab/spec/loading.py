@@ -9,7 +9,7 @@ from typing import Any
 from keel_lab.architecture import Catalogue
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.errors import Problem, SpecError, UsageError
-from keel_lab.settings import Budget, Resources
+from keel_lab.settings import Budget, Resources, SiblingSettings
 from keel_lab.spec import consistency, fields, node, override
 from keel_lab.spec.reading import Reading, sort_problems
 from keel_lab.spec.sweep import Axis, SweepSpec
@@ -88,6 +88,8 @@ def _build(reading: Reading, folder: Path) -> SweepSpec:
         "resources": Resources(**reading.fixed["resources"]),
         "budget": Budget(**reading.fixed["budget"]),
     }
+    if reading.protocol == "ramp":
+        fixed["siblings"] = SiblingSettings(**reading.fixed["siblings"])
     constants = {name: _constants(reading, name) for name in fields.axis_sections(reading.protocol)}
     sections = {"data": data, **{name: model.model_dump(mode="json") for name, model in fixed.items()}}
     document = _document(reading, constants, sections)
@@ -148,6 +150,7 @@ def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, A
         "per_architecture": own,
         **varying,
         "data": sections["data"],
+        **({"siblings": sections["siblings"]} if "siblings" in sections else {}),
         "divergence": sections["thresholds"],
         "resources": sections["resources"],
         "budget": sections["budget"],

@@ -20,6 +20,7 @@ _NAME_ALLOWED = (
 )
 _FIXED = {
     "data": "one corpus a sweep: it cannot vary",
+    "siblings": "it cannot vary: it says what is run beside every trial",
     "divergence": "it cannot vary: thresholds are no part of a trial",
     "resources": "it cannot vary: resources are no part of a trial",
     "budget": "it cannot vary: it bounds the whole sweep",
@@ -171,6 +172,9 @@ class Reading:
     def _constant(self, name: str) -> None:
         node = self._section(name)
         entries = (node.mapping or {}) if node else {}
+        if name == "siblings" and entries and node and self.protocol == "grid" and self._protocol_is_known():
+            allowed = "protocol grid has none: the trials of a cell are each other's siblings: remove it"
+            self._refuse(node, name, "a section of protocol ramp", allowed)
         kinds = fields.section(name)
         self._unknown_keys(name, entries, kinds)
         found = self.fixed.setdefault(name, {})

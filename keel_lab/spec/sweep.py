@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keel_lab.detect.thresholds import Thresholds
-from keel_lab.settings import Budget, Resources
+from keel_lab.settings import ALONE, Budget, Resources, SiblingSettings
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class SweepSpec:
         protocol: `ramp` or `grid`.
         document: the file with every default filled in and ranges written out, as JSON data; itself a valid sweep.
         thresholds, resources, budget: its sections.
+        siblings: which runs stand beside each ramp; none for protocol grid, whose trials are siblings themselves.
         data: as in the file, with the tokenizer filled in.
         folder: what `text: GLOB` is relative to.
         axes: the keys that the grid or a list gives, constants of the grid included, in the file's order.
@@ -54,6 +55,7 @@ class SweepSpec:
     axes: tuple[Axis, ...]
     options: Mapping[str, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[str, Mapping[str, Any]]
+    siblings: SiblingSettings = ALONE
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -65,6 +67,7 @@ class SweepSpec:
             "thresholds": self.thresholds.model_dump(mode="json"),
             "resources": self.resources.model_dump(mode="json"),
             "budget": self.budget.model_dump(mode="json"),
+            "siblings": self.siblings.model_dump(mode="json"),
             "data": dict(self.data),
             "folder": str(self.folder),
             "axes": [[axis.key, list(axis.values)] for axis in self.axes],
@@ -81,6 +84,7 @@ class SweepSpec:
             "thresholds": Thresholds.model_validate(data["thresholds"]),
             "resources": Resources.model_validate(data["resources"]),
             "budget": Budget.model_validate(data["budget"]),
+            "siblings": SiblingSettings.model_validate(data.get("siblings", ALONE.model_dump())),
             "folder": Path(data["folder"]),
             "axes": tuple(Axis(key, tuple(values)) for key, values in data["axes"]),
             "options": {

@@ -1,7 +1,8 @@
-"""A running trial's last checkpoint: files named by content, committed by a pointer written last.
+"""A trial's checkpoints: files named by content, committed by a pointer written last.
 
 `checkpoints/STEP-HASH.ckpt` with the curve and timing so far; `checkpoints/last.json` names them with sizes and hashes.
-Names by content keep a second checkpoint of the same step from touching the files that the pointer speaks of.
+Checkpoints for forks to start from stay in `kept/`, one pointer a step. Names by content keep a second checkpoint of
+the same step from touching the files that the pointer speaks of.
 """
 
 from __future__ import annotations
@@ -32,22 +33,33 @@ class StoredCheckpoint:
 
 def put(root: Root, trial_id: str, step: int, file: Path, curve: Curve) -> None:
     """Stores a checkpoint and then deletes older ones; killed at any moment, the last whole one is found."""
-    content, timing = curve.to_parquet(), curve.timing_to_parquet()
-    size, sha256 = _measure(file)
-    stem = f"{step}-{hashlib.sha256(sha256.encode() + content + timing).hexdigest()[:12]}"
-    checkpoint = StoredFile(f"checkpoints/{stem}.ckpt", size, sha256)
-    files = Files(
-        StoredFile.of(f"checkpoints/{stem}.parquet", content),
-        StoredFile.of(f"checkpoints/{stem}.timing.parquet", timing),
-    )
-    root.write_file(path_of(trial_id, checkpoint.name), file)
-    root.write(path_of(trial_id, files.curve.name), content)
-    root.write(path_of(trial_id, files.timing.name), timing)
-    pointer = {"step": step, "checkpoint": checkpoint._asdict(), "files": files.to_json()}
-    root.write(path_of(trial_id, _POINTER), dump(pointer, SCHEMA))
+    stem = _write(root, trial_id, "checkpoints", "last.json", step, file, curve)
     for name in root.list(path_of(trial_id, "checkpoints")):
         if name != "last.json" and not name.startswith(f"{stem}."):
             root.delete(path_of(trial_id, f"checkpoints/{name}"))
+
+
+def keep(root: Root, trial_id: str, step: int, file: Path, curve: Curve) -> None:
+    """Stores a checkpoint that stays: `kept/STEP.json` names it. Forks start from it."""
+    _write(root, trial_id, "kept", f"{step}.json", step, file, curve)
+
+
+def before(root: Root, trial_id: str, step: int, into: Path) -> StoredCheckpoint | None:
+    """The latest whole checkpoint of a trial, kept or last, written after at most `step` updates; None if none is.
+
+    Raises:
+        NewerSchemaError: if one is of a newer schema.
+    """
+    names = (name.removesuffix(".json") for name in root.list(path_of(trial_id, "kept")) if name.endswith(".json"))
+    steps = {int(name): f"kept/{name}.json" for name in names if name.isdecimal() and int(name) <= step}
+    newest = last_step(root, trial_id)
+    if newest is not None and newest <= step:
+        steps[newest] = _POINTER
+    for _, pointer in sorted(steps.items(), reverse=True):
+        found = _read(root, trial_id, pointer, into, "an earlier one is taken")
+        if found is not None:
+            return found
+    return None
 
 
 def last(root: Root, trial_id: str, into: Path) -> StoredCheckpoint | None:
@@ -58,17 +70,7 @@ def last(root: Root, trial_id: str, into: Path) -> StoredCheckpoint | None:
     Raises:
         NewerSchemaError: if it is of a newer schema.
     """
-    path = path_of(trial_id, _POINTER)
-    try:
-        pointer = parse(root.read(path), f"{root}/{path}", SCHEMA)
-        step, record, files = _parts(pointer, f"{root}/{path}")
-        file = _fetch(root, trial_id, record, into)
-        return StoredCheckpoint(step, file, read_curve(root, trial_id, files))
-    except FileNotFoundError:
-        return None
-    except DamagedError as error:
-        _log.warning("%s; trial %s starts from its beginning", error, trial_id)
-        return None
+    return _read(root, trial_id, _POINTER, into, f"trial {trial_id} starts from its beginning")
 
 
 def last_step(root: Root, trial_id: str) -> int | None:
@@ -77,6 +79,37 @@ def last_step(root: Root, trial_id: str) -> int | None:
     try:
         return _parts(parse(root.read(path), f"{root}/{path}", SCHEMA), f"{root}/{path}")[0]
     except (FileNotFoundError, DamagedError):
+        return None
+
+
+def _write(root: Root, trial_id: str, folder: str, pointer: str, step: int, file: Path, curve: Curve) -> str:
+    """Writes checkpoint, curve and timing, then the pointer that commits them; returns the stem of their names."""
+    content, timing = curve.to_parquet(), curve.timing_to_parquet()
+    size, sha256 = _measure(file)
+    stem = f"{step}-{hashlib.sha256(sha256.encode() + content + timing).hexdigest()[:12]}"
+    checkpoint = StoredFile(f"{folder}/{stem}.ckpt", size, sha256)
+    files = Files(
+        StoredFile.of(f"{folder}/{stem}.parquet", content),
+        StoredFile.of(f"{folder}/{stem}.timing.parquet", timing),
+    )
+    root.write_file(path_of(trial_id, checkpoint.name), file)
+    root.write(path_of(trial_id, files.curve.name), content)
+    root.write(path_of(trial_id, files.timing.name), timing)
+    body = {"step": step, "checkpoint": checkpoint._asdict(), "files": files.to_json()}
+    root.write(path_of(trial_id, f"{folder}/{pointer}"), dump(body, SCHEMA))
+    return stem
+
+
+def _read(root: Root, trial_id: str, pointer: str, into: Path, consequence: str) -> StoredCheckpoint | None:
+    path = path_of(trial_id, pointer)
+    try:
+        step, record, files = _parts(parse(root.read(path), f"{root}/{path}", SCHEMA), f"{root}/{path}")
+        file = _fetch(root, trial_id, record, into)
+        return StoredCheckpoint(step, file, read_curve(root, trial_id, files))
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        _log.warning("%s; %s", error, consequence)
         return None
 
 

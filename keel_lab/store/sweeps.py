@@ -15,6 +15,7 @@ from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import DETECTOR, Verdict
 from keel_lab.errors import KeelLabError, NewerSchemaError, UsageError
 from keel_lab.plan.planned import PlannedTrial
+from keel_lab.settings import ALONE, SiblingSettings
 from keel_lab.store.document import DamagedError, check_name, dump, parse
 from keel_lab.store.root import Root
 
@@ -42,6 +43,11 @@ class StoredSweep:
     collapsed: int = 0
     revision: int = 1
     created_at: float = 0.0
+
+    @property
+    def siblings(self) -> SiblingSettings:
+        """What runs beside each of its ramps; nothing in a sweep stored before there was a choice."""
+        return SiblingSettings.model_validate(self.spec.get("siblings", ALONE.model_dump()))
 
     def content(self) -> tuple[dict[str, Any], bytes]:
         """What two equal sweeps have in common: the body of sweep.json, and trials.jsonl."""

@@ -96,6 +96,14 @@ class Trials:
         """The last whole checkpoint, its file fetched into the folder `into` if storage is remote."""
         return checkpoints.last(self._root, trial_id, into)
 
+    def keep_checkpoint(self, trial_id: str, step: int, file: Path, curve: Curve) -> None:
+        """Stores a checkpoint that stays, beside the last one, for forks to start from."""
+        checkpoints.keep(self._root, trial_id, step, file, curve)
+
+    def checkpoint_before(self, trial_id: str, step: int, into: Path) -> StoredCheckpoint | None:
+        """The latest checkpoint, kept or last, that was written after at most `step` updates; None if there is none."""
+        return checkpoints.before(self._root, trial_id, step, into)
+
     def checkpoint_step(self, trial_id: str) -> int | None:
         """After how many updates the last checkpoint was written; None if there is none."""
         return checkpoints.last_step(self._root, trial_id)

@@ -13,7 +13,7 @@ from keel_lab.detect.max_lr import MaxLRKind, max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
-from keel_lab.settings import GridSchedule
+from keel_lab.settings import RampSchedule
 from keel_lab.track.points import paired_loss
 
 LOSS_CAP = 20.0  # nats; above log V of any vocabulary, so that one diverged run does not flatten a chart's linear axis
@@ -25,7 +25,7 @@ TAG_LIMIT = 5000  # characters; MLflow's own limit is a little above
 def identity(planned: PlannedTrial) -> dict[str, str]:
     """Params of a run known before it starts: the axes as labelled, the numbers they became, the schedule."""
     trial = planned.trial
-    lr = trial.schedule.lr if isinstance(trial.schedule, GridSchedule) else trial.schedule.peak_lr
+    lr = trial.schedule.peak_lr if isinstance(trial.schedule, RampSchedule) else trial.schedule.lr
     facts: dict[str, Any] = {
         "architecture": trial.architecture,
         "blocks": trial.blocks,
@@ -73,6 +73,7 @@ def tags(planned: PlannedTrial) -> dict[str, str]:
     return {
         **identity(planned),
         "kind": "trial",
+        "role": str(planned.role),
         "trial_id": planned.trial.id,
         "keel_lab.trial_id": planned.trial.id,
         "keel_lab_version": keel_lab.__version__,
