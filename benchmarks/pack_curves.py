@@ -35,7 +35,7 @@ def packed(names: list[str], storage: str | None) -> pa.Table:
     )
     parts = []
     entropies = set()
-    for name, planned in ((name, planned) for name in names for planned in Sweeps(root).load(name).trials):
+    for name, planned in ((one, planned) for one in names for planned in Sweeps(root).load(one).trials):
         result = trials.result(planned.trial.id)
         if result is None:
             raise SystemExit(f"{name}: {planned.name} has no result: keel-lab resume {name}")
