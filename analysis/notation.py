@@ -31,7 +31,10 @@ def max_lr(estimate: Estimate) -> str:
         return words.get(estimate.kind, "not run")
     if estimate.kind == "measured":
         return reading(estimate.median)
-    return f"{'>' if estimate.kind == 'censored' else '<'} {bound(estimate.median)} (censored)"
+    return f"{'> ' if estimate.kind == 'censored' else '< '}{bound(estimate.median)} ({_OPEN[estimate.kind]})"
+
+
+_OPEN = {"censored": "censored", "below": "held"}  # why a median is a bound
 
 
 def max_lr_interval(estimate: Estimate) -> str:
@@ -39,7 +42,7 @@ def max_lr_interval(estimate: Estimate) -> str:
     text = max_lr(estimate)
     if estimate.median is None or estimate.n == estimate.censored or estimate.n == estimate.below:
         return text  # words, or a bound that holds for every seed
-    return f"{text.removesuffix(' (censored)')} {_interval(estimate.interval, reading, bound)}"
+    return f"{text.partition(' (')[0]} {_interval(estimate.interval, reading, bound)}"
 
 
 def _interval(value: Interval | None, inside: Callable[[float], str], open_end: Callable[[float], str]) -> str:

@@ -59,13 +59,19 @@ class Reading:
     degradation: Verdict | None = None
     irreversible: Verdict | None = None
 
+    def judged(self, rule: Counting) -> Verdict | None:
+        """The verdict under a rule of what counts as divergence; None if that is not known."""
+        others = {Counting.DEGRADATION: self.degradation, Counting.IRREVERSIBLE: self.irreversible}
+        return others.get(rule, self.verdict)
+
     def counting(self, rule: Counting) -> MaxLR | None:
         """Max LR under a rule of what counts as divergence; None if that is not known, or the LR does not ramp."""
-        if self.max_lr is None or rule is Counting.STRICT:
+        never = self.max_lr is not None and self.max_lr.kind in (MaxLRKind.BELOW, MaxLRKind.NOT_LEARNED)
+        if (
+            self.max_lr is None or rule is Counting.STRICT or never
+        ):  # of a run that never learned all rules say the same
             return self.max_lr
-        verdict = self.degradation if rule is Counting.DEGRADATION else self.irreversible
-        if self.max_lr.kind in (MaxLRKind.BELOW, MaxLRKind.NOT_LEARNED):
-            return self.max_lr  # no rule makes it more or less
+        verdict = self.judged(rule)
         return None if verdict is None else max_lr(verdict)
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from keel_lab.architecture import CorpusFacts
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.plan.planned import Cell, PlannedTrial
+from keel_lab.plan.siblings import with_references
 from keel_lab.schedule.executor import Task
-from keel_lab.settings import Budget, ModelSettings, RampSchedule, Resources, TrainSettings
+from keel_lab.settings import ALONE, Budget, ModelSettings, RampSchedule, Resources, SiblingSettings, TrainSettings
 from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep
@@ -46,10 +47,16 @@ def planned(trial: Trial) -> PlannedTrial:
     return PlannedTrial(trial, Cell(trial.architecture, trial.blocks, axes), {"seed": trial.init_seed}, 1000)
 
 
-def toy_sweep(*trials: Trial, name: str = "toys") -> StoredSweep:
-    """A stored sweep of these trials."""
+def toy_sweep(*trials: Trial, name: str = "toys", siblings: SiblingSettings = ALONE) -> StoredSweep:
+    """A stored sweep of these trials, with references if `siblings` says so."""
     data = CorpusFacts(fingerprint="0" * 64, tokens=1000, vocab=256, tokenizer="bytes", source="toy")
-    return StoredSweep(name=name, spec={}, thresholds=THRESHOLDS, data=data, trials=tuple(map(planned, trials)))
+    return StoredSweep(
+        name=name,
+        spec={} if siblings == ALONE else {"siblings": siblings.model_dump()},
+        thresholds=THRESHOLDS,
+        data=data,
+        trials=with_references(map(planned, trials), siblings),
+    )
 
 
 def toy_task(trial: Trial, root: Root, attempt: int = 1) -> Task:

@@ -1,6 +1,8 @@
 """A trainer without torch: its loss is arithmetic on the LR, the seeds and a state that a wrong resume would betray.
 
-What a trial does beside that is named by its architecture (see `_misbehave`); an option says at which LR it collapses.
+What a trial does beside that is named by its architecture (see `_misbehave`). Options say at which LR its level is lost
+(`collapse_lr`: while the LR is there; `break_lr`: for good), at which it is 0.5 nats too high (`slow_lr`; with a peak
+above `slow_peak`), and above which peak it never learns (`stall_peak`).
 KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
 """
 
@@ -19,6 +21,7 @@ from pathlib import Path
 from keel_lab.curve import Step
 from keel_lab.learning_rate import lr_at
 from keel_lab.schedule.reporting import Report
+from keel_lab.settings import AnySchedule, ForkSchedule, RampSchedule
 from keel_lab.trial import Trial
 
 H1 = 3.0  # nats
@@ -38,10 +41,10 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
     global runs_here
     runs_here += 1
     first = _note_start(trial, report)
-    step, memory = 0, 0.0
+    step, memory, broken = 0, 0.0, False
     if report.resume is not None:
         state = json.loads(report.resume.checkpoint.read_text())
-        step, memory = state["step"], state["memory"]
+        step, memory, broken = state["step"], state["memory"], state["broken"]
         assert step == report.resume.step
     report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", **_process())
     logging.getLogger("toy").info("training from step %d", step)
@@ -52,12 +55,13 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
         if trial.architecture == "toy_leaves" and step == 41:
             return
         _misbehave(trial, step, first)
-        record, memory = _step(trial, step, memory)
+        broken = broken or lr_at(trial.schedule, step) >= _option(trial, "break_lr")
+        record, memory = _step(trial, step, memory, broken)
         time.sleep(float(os.environ.get("KEEL_TOY_SLEEP", "0")))
         go_on = report.step(record)
         if report.checkpoint_due or step % CHECKPOINT_STEPS == 0:
             path = workdir / "toy.ckpt"
-            path.write_text(json.dumps({"step": step, "memory": memory}))
+            path.write_text(json.dumps({"step": step, "memory": memory, "broken": broken}))
             report.checkpoint(path)
             path.unlink()
     if report.finished:
@@ -71,12 +75,22 @@ def starts(side: Path, trial_id: str) -> list[int]:
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def _step(trial: Trial, step: int, memory: float) -> tuple[Step, float]:
+def _option(trial: Trial, name: str) -> float:
+    return float(trial.options.get(name, math.inf))
+
+
+def _peak(schedule: AnySchedule) -> float:
+    trunk = schedule.trunk if isinstance(schedule, ForkSchedule) else schedule
+    return trunk.peak_lr if isinstance(trunk, RampSchedule) else trunk.lr
+
+
+def _step(trial: Trial, step: int, memory: float, broken: bool) -> tuple[Step, float]:
     lr = lr_at(trial.schedule, step)
     batch = random.Random(f"{trial.data_seed}/{step}").gauss(0.0, 0.1)
     memory = 0.9 * memory + random.Random(f"{trial.init_seed}/{step}").gauss(0.0, 0.001)
-    collapsed = lr >= float(trial.options.get("collapse_lr", math.inf))
-    level = H1 if collapsed else max(1.0, H1 * 0.95**step)
+    lost = broken or lr >= _option(trial, "collapse_lr") or _peak(trial.schedule) > _option(trial, "stall_peak")
+    slow = lr >= _option(trial, "slow_lr") and _peak(trial.schedule) > float(trial.options.get("slow_peak", 0.0))
+    level = H1 if lost else max(1.0, H1 * 0.95**step) + 0.5 * slow
     tokens = step * trial.tokens_per_step
     return Step(step, level + batch + memory, lr, H1 + batch, 1.0 + abs(batch), False, False, True, tokens), memory
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from analysis.intervals import ENOUGH, LEVEL
 from analysis.ramp import describe
-from analysis.readings import Reading, SweepReadings
+from analysis.readings import Counting, Reading, SweepReadings
 from analysis.statistics import Estimate, coverage
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.settings import RampSchedule
@@ -36,6 +36,18 @@ def measure(readings: Sequence[Reading]) -> list[str]:
         "collapse, irrecoverable and stagnation counts. A run that did not diverge by the peak is censored.",
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
     ]
+
+
+def counting(rules: Collection[Counting]) -> list[str]:
+    """What the columns beside the strict reading count."""
+    words = {
+        Counting.DEGRADATION: "modes 1+2+3: degradation counts too, from where a run falls behind, for good, the lower "
+        "envelope of its siblings at lower LR on the same data: its reference, to a tenth of the peak, and held forks.",
+        Counting.IRREVERSIBLE: "irreversible: of the strict events only those that a tenth of the LR does not undo: a "
+        "fork from the end of the run stays above one from before the onset. > where it was undone: the run had been "
+        "stopped at that LR.",
+    }
+    return [text for rule, text in words.items() if rule in rules]
 
 
 def ramp(schedule: RampSchedule) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from analysis.intervals import LEVEL
 from analysis.paper_table import ratio_for
 from analysis.ramp import title
 from analysis.ratios import Ratio, paired_ratio
-from analysis.readings import Reading, SweepReadings
+from analysis.readings import Counting, Reading, SweepReadings
 from analysis.seed_reading import SeedReading
 from analysis.statistics import Estimate, summarise
 from analysis.tables import caption
@@ -21,15 +21,22 @@ from analysis.tables.layout import Group, Table
 from keel_lab.settings import RampSchedule
 
 REFERENCE = "pre_ln"
+RULES = {Counting.DEGRADATION: "modes 1+2+3", Counting.IRREVERSIBLE: "irreversible"}  # beside modes 1+2, strict
 _BRACKETS = f"[{LEVEL:.0%} interval]"
 
 
 @dataclass(frozen=True)
 class MaxLRCell:
-    """A cell with its Max LR and how that stands to Pre-LN's, here and in the paper."""
+    """A cell with its Max LR and how that stands to Pre-LN's, here and in the paper.
+
+    Attributes:
+        estimate: strict: any lost level counts.
+        others: under the other rules of what counts, those that its trials were run for.
+    """
 
     seeded: SeededCell
     estimate: Estimate
+    others: Mapping[Counting, Estimate]
     ratio: Ratio | None
     paper_ratio: float | None
 
@@ -61,22 +68,23 @@ def tables(sweeps: Sequence[SweepReadings]) -> list[MaxLRTable]:
     return found
 
 
-def estimate(readings: Sequence[Reading]) -> Estimate:
-    """The Max LR of the seeds of one cell."""
+def estimate(readings: Sequence[Reading], rule: Counting = Counting.STRICT) -> Estimate:
+    """The Max LR of the seeds of one cell, under a rule of what counts as divergence."""
+    verdicts = [one.judged(rule) for one in readings]
     return summarise(
-        seed_readings(readings),
-        [str(one.verdict.mode) for one in readings if one.verdict is not None and one.verdict.mode is not None],
+        seed_readings(readings, rule),
+        [str(verdict.mode) for verdict in verdicts if verdict is not None and verdict.mode is not None],
         failed=sum(one.state == "failed" for one in readings),
         not_run=sum(one.state == "not_run" for one in readings),
     )
 
 
-def seed_readings(readings: Sequence[Reading]) -> list[SeedReading]:
+def seed_readings(readings: Sequence[Reading], rule: Counting = Counting.STRICT) -> list[SeedReading]:
     """The finished ones, as bounds on Max LR with their seeds."""
     return [
-        SeedReading.of(one.max_lr, one.planned.trial.init_seed, one.planned.trial.data_seed)
+        SeedReading.of(max_lr, one.planned.trial.init_seed, one.planned.trial.data_seed)
         for one in readings
-        if one.max_lr is not None
+        if (max_lr := one.counting(rule)) is not None
     ]
 
 
@@ -92,7 +100,12 @@ def _cells(readings: Sequence[Reading]) -> tuple[MaxLRCell, ...]:
         # axes that Pre-LN ignores (alpha) are absent from its cells, the others must agree
         reference = next((one for one in beside if set(one.cell.axes) <= set(seeded.cell.axes)), None)
         ratio, paper_ratio = _ratio(seeded, reference), ratio_for(seeded.readings[0].planned.trial)
-        cells.append(MaxLRCell(seeded, estimate(seeded.readings), ratio, paper_ratio))
+        others = {
+            rule: estimate(seeded.readings, rule)
+            for rule in (Counting.DEGRADATION, Counting.IRREVERSIBLE)
+            if any(one.judged(rule) for one in seeded.readings)
+        }
+        cells.append(MaxLRCell(seeded, estimate(seeded.readings), others, ratio, paper_ratio))
     return tuple(cells)
 
 
@@ -131,6 +144,7 @@ def layout(table: MaxLRTable) -> Table:
 def _notes(table: MaxLRTable) -> list[str]:
     return [
         *caption.measure(table.readings),
+        *caption.counting({rule for cell in table.cells for rule in cell.others}),
         *([caption.NOT_LEARNED] if any(cell.estimate.not_learned for cell in table.cells) else []),
         caption.ramp(table.ramp),
         *caption.intervals([cell.estimate for cell in table.cells]),
@@ -151,14 +165,20 @@ def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
     return (
         *((f"Max LR {_BRACKETS}", "range", "n") if seeds else ("Max LR",)),
         "mode",
+        *((f"{name} {_BRACKETS}" if seeds else name) for rule, name in RULES.items() if _any(cells, rule)),
         *((f"ratio {_BRACKETS}" if seeds else "ratio",) if ratios else ()),
         *(("paper's ratio",) if paper else ()),
     )
 
 
+def _any(cells: Sequence[MaxLRCell], rule: Counting) -> bool:
+    return any(rule in cell.others for cell in cells)
+
+
 def _words(cell: MaxLRCell | None, columns: tuple[str, ...]) -> list[str]:
     if cell is None:
         return ["-"] * len(columns)
+    others = {RULES[rule]: other for rule, other in cell.others.items()}
     paper = None if cell.paper_ratio is None else Ratio(Bounds(cell.paper_ratio, cell.paper_ratio))
     words = {
         "Max LR": notation.max_lr(cell.estimate),
@@ -166,11 +186,13 @@ def _words(cell: MaxLRCell | None, columns: tuple[str, ...]) -> list[str]:
         "range": notation.span(cell.estimate),
         "n": notation.seeds(cell.estimate),
         "mode": notation.modes(cell.estimate),
+        **{name: notation.max_lr(other) for name, other in others.items()},
+        **{f"{name} {_BRACKETS}": notation.max_lr_interval(other) for name, other in others.items()},
         "ratio": notation.ratio(cell.ratio),
         f"ratio {_BRACKETS}": notation.ratio_interval(cell.ratio, cell.estimate.n),
         "paper's ratio": notation.ratio(paper),
     }
-    return [words[name] for name in columns]
+    return [words.get(name, "-") for name in columns]
 
 
 def _cell_notes(table: MaxLRTable, several: bool) -> list[str]:

@@ -6,8 +6,10 @@ from typing import Any
 
 from analysis.intervals import LEVEL, Interval
 from analysis.ramp import slope, slope_unit
-from analysis.readings import Reading
+from analysis.readings import Counting, Reading
+from analysis.statistics import Estimate
 from analysis.tables.max_lr import MaxLRCell, MaxLRTable
+from keel_lab.detect.verdict import Verdict
 from keel_lab.settings import RampSchedule
 
 
@@ -43,6 +45,8 @@ def _record(cell: MaxLRCell, ramp: RampSchedule) -> dict[str, Any]:
         "failed": value.failed,
         "not_run": value.not_run,
         "modes": dict(value.modes),
+        **_counting("with_degradation", cell.others.get(Counting.DEGRADATION)),
+        **_counting("irreversible", cell.others.get(Counting.IRREVERSIBLE)),
         "ratio_to_pre_ln": None if cell.ratio is None else cell.ratio.value,
         "ratio_kind": None if cell.ratio is None else cell.ratio.kind,
         "ratio_pairs": None if cell.ratio is None else cell.ratio.pairs,
@@ -55,6 +59,17 @@ def _record(cell: MaxLRCell, ramp: RampSchedule) -> dict[str, Any]:
         "slope": slope(ramp),
         "slope_unit": slope_unit(ramp),
         "detector": sorted({one.verdict.detector for one in cell.seeded.readings if one.verdict is not None}),
+    }
+
+
+def _counting(name: str, value: Estimate | None) -> dict[str, Any]:
+    """Max LR under another rule of what counts as divergence; all None if its trials were not run for it."""
+    return {
+        f"{name}_max_lr_median": None if value is None else value.median,
+        f"{name}_kind": None if value is None else value.kind,
+        f"{name}_n": None if value is None else value.n,
+        f"{name}_modes": {} if value is None else dict(value.modes),
+        **_interval(f"{name}_interval", None if value is None else value.interval),
     }
 
 
@@ -86,6 +101,16 @@ def _seed_record(one: Reading) -> dict[str, Any]:
         "max_lr": None if one.max_lr is None else one.max_lr.lr,
         "verdict": None if verdict is None else str(verdict.status),
         "mode": None if verdict is None or verdict.mode is None else str(verdict.mode),
+        **{
+            str(rule): None
+            if (found := one.counting(rule)) is None
+            else {"kind": str(found.kind), "max_lr": found.lr, "mode": _mode(one.judged(rule))}
+            for rule in (Counting.DEGRADATION, Counting.IRREVERSIBLE)
+        },
         "onset_step": None if verdict is None else verdict.onset_step,
         "last_good_step": None if verdict is None else verdict.last_good_step,
     }
+
+
+def _mode(verdict: Verdict | None) -> str | None:
+    return None if verdict is None or verdict.mode is None else str(verdict.mode)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.opening import OpenedSweep, changed
+from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
@@ -120,14 +121,17 @@ class _Cursor:
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     if uri is None:
         return NullTracker()
-    tracker = MlflowTracker(sweep, root.uri, uri, _Cursor(root, sweep.name))
     trials = Trials(root)
+    stored = trials.results([planned.trial.id for planned in sweep.trials])
+    planned_trials = with_forks(sweep.trials, stored, sweep.siblings)
+    stored |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in stored])
+    known = replace(sweep, trials=tuple(planned_trials))
+    tracker = MlflowTracker(known, root.uri, uri, _Cursor(root, sweep.name))
 
     def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
         result = trials.results([trial_id])[trial_id]
         return result, result.verdict, trials.curve(trial_id)
 
-    stored = trials.results([planned.trial.id for planned in sweep.trials])
     tracker.deliver_missing(load, stored)
     return tracker
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial
+from keel_lab.plan.siblings import with_forks
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.trials import Trials
 
 SHORTEST = 4  # characters of an id, as in git
 
@@ -53,6 +55,9 @@ def find_trial(root: Root, text: str, sweep: str | None = None) -> FoundTrial:
     matching = {home.planned.trial.id for home in homes if home.planned.name == text}
     if not matching:
         matching = {text} if text in ids else {one for one in ids if len(text) >= SHORTEST and one.startswith(text)}
+    if not matching:
+        homes += _forks(root, {home.sweep.name: home.sweep for home in homes}.values())
+        matching = {home.planned.trial.id for home in homes if home.planned.name == text}
     where = str(root) if sweep is None else f"sweep {sweep} of {root}"
     if not matching:
         raise UsageError(f"no trial {text!r} in {where}; {_near(text, homes, ids)}")
@@ -64,6 +69,17 @@ def find_trial(root: Root, text: str, sweep: str | None = None) -> FoundTrial:
         )
     (trial_id,) = matching
     return FoundTrial(trial_id, tuple(home for home in homes if home.planned.trial.id == trial_id))
+
+
+def _forks(root: Root, sweeps: Iterable[StoredSweep]) -> list[Home]:
+    """The forks that follow from the results of sweeps that make them."""
+    making = [sweep for sweep in sweeps if sweep.siblings.holds or sweep.siblings.reversibility]
+    results = Trials(root).results({planned.trial.id for sweep in making for planned in sweep.trials})
+    return [
+        Home(sweep, planned)
+        for sweep in making
+        for planned in with_forks(sweep.trials, results, sweep.siblings)[len(sweep.trials) :]
+    ]
 
 
 def _full(trial_id: str, homes: Sequence[Home]) -> str:

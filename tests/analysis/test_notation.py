@@ -45,7 +45,7 @@ def test_max_lr_in_words():
 
 
 def test_bounds_from_below_in_words():
-    assert notation.max_lr(summarise([SeedReading.between(0.0, 0.05, 0, 0)])) == "< 0.05 (censored)"
+    assert notation.max_lr(summarise([SeedReading.between(0.0, 0.05, 0, 0)])) == "< 0.05 (held)"
 
 
 def test_max_lr_with_its_interval_in_words():

@@ -28,6 +28,7 @@ data:  {corpus: stdlib, tokenizer: bytes}
 train: {batch_size: 8, optimizer: adamw, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.01, clip_norm: 1.0,
         precision: fp32, skip_nonfinite: false}
 ramp:  {shape: log, from_lr: 1e-4, peak_lr: 0.1, steps: 600}
+siblings: {reference: false}
 divergence: {}
 resources: {cpus: 1, gpus: 0, memory: 2GiB}
 budget: {max_concurrent: null, wall_time: null, trials: null}

@@ -36,6 +36,7 @@ def test_numbers(plan: Plan, facts: CorpusFacts) -> None:
         "sublayers": 8,
         "axes": {},
         "trials": 2,
+        "references": 0,
         "done": 1,
         "parameters": 256 * 32 + 4 * 32**2,
         "steps": 600,

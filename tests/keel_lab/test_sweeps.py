@@ -8,6 +8,7 @@ import pytest
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.plan import Plan, expand
+from keel_lab.plan.planned import Role
 from keel_lab.spec import SweepSpec, load
 from trainers.catalogue import CATALOGUE
 
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "sweeps"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
 SIX = ["post_ln", "deepnorm", "hybridnorm", "mix_ln", "pre_ln", "keel"]
 KEYS = ["schema", "name", "question", "protocol", "grid", "per_architecture", "model", "data", "train", "ramp"]
-KEYS += ["divergence", "resources", "budget"]
+KEYS += ["siblings", "divergence", "resources", "budget"]
 
 
 def planned(path: Path, facts: CorpusFacts) -> tuple[SweepSpec, Plan]:
@@ -55,7 +56,9 @@ def test_quickstart_has_the_form_of_the_designs_example(facts: CorpusFacts) -> N
 
 def test_table1_is_six_architectures_at_two_depths_with_five_seeds(facts: CorpusFacts) -> None:
     _, plan = planned(FOLDER / "table1.yaml", facts)
-    assert [trial.cell.architecture for trial in plan.trials[:12:2]] == SIX
+    trials = [trial for trial in plan.trials if trial.role is Role.TRIAL]
+    assert len(plan.trials) == 2 * len(trials)
+    assert [trial.cell.architecture for trial in trials[:12:2]] == SIX
     assert {trial.cell.blocks for trial in plan.trials} == {16, 32}
     assert {trial.trial.init_seed for trial in plan.trials} == {0, 1, 2, 3, 4}
-    assert len(plan.trials) == 60
+    assert len(trials) == 60
