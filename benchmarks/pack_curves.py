@@ -22,7 +22,7 @@ KINDS = {"step": pa.int32(), "loss": pa.float32(), "unigram_loss": pa.float32(),
 
 
 def packed(names: list[str], storage: str | None) -> pa.Table:
-    """One row a step: trial (name), step, loss, unigram_loss, lr, grad_norm, clipped."""
+    """One row a step: trial (name), step, loss, unigram_loss, lr, grad_norm, clipped, weights_finite."""
     root = resolve_root(storage)
     trials = Trials(root)
     schema = pa.schema(
@@ -31,6 +31,7 @@ def packed(names: list[str], storage: str | None) -> pa.Table:
             *(pa.field(name, kind) for name, kind in KINDS.items()),
             pa.field("grad_norm", pa.float32()),
             pa.field("clipped", pa.bool_()),
+            pa.field("weights_finite", pa.bool_()),
         ]
     )
     parts = []
