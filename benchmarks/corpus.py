@@ -1,4 +1,4 @@
-"""The corpus of labelled real runs in tests/data/corpus: curves, and what two people saw in their plots."""
+"""The corpus of labelled real runs in tests/data/corpus: curves, and what two labellers saw in their plots."""
 
 from __future__ import annotations
 
@@ -91,8 +91,10 @@ def read_curves(path: Path = CURVES) -> tuple[dict[str, list[Step]], float]:
     table = pq.read_table(path)
     by_trial: dict[str, list[Step]] = {}
     names = ("trial", "step", "loss", "lr", "unigram_loss", "grad_norm", "clipped")
-    for trial, *values, norm, clipped in zip(*(table.column(name).to_pylist() for name in names), strict=True):
-        by_trial.setdefault(trial, []).append(Step(*values, math.inf if math.isnan(norm) else norm, clipped))
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    for trial, step, loss, lr, unigram_loss, norm, clipped in rows:
+        known = math.inf if math.isnan(norm) else norm
+        by_trial.setdefault(trial, []).append(Step(step, loss, lr, unigram_loss, known, clipped))
     return by_trial, float((table.schema.metadata or {})[b"unigram_entropy"])
 
 

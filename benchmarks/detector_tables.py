@@ -39,20 +39,8 @@ def agreement(labels: Sequence[Label]) -> dict[str, int]:
 def verdict_table(scores: Mapping[str, Scores]) -> list[list[str]]:
     """A row a detector: is it diverged, since when, and at which LR."""
     top = ["", "diverged", "", "false alarms on", "", "last good step off by", "", "", "", "Max LR / label", "", ""]
-    head = [
-        "detector",
-        "precision",
-        "recall",
-        "healthy",
-        "transient",
-        "n",
-        "median",
-        "90%",
-        "bias",
-        "n",
-        "median",
-        "worst",
-    ]
+    head = ["detector", "precision", "recall", "healthy", "transient"]
+    head += ["n", "median", "90%", "bias", "n", "median", "worst"]
     rows = [top, head]
     for name, one in scores.items():
         row = [name, _text(one.precision), _text(one.recall), _text(one.on_healthy), _text(one.on_transient)]
@@ -83,12 +71,12 @@ def aligned(rows: Sequence[Sequence[str]], headers: int = 0) -> str:
     """Columns side by side; the first `headers` rows may run over into empty cells at their right."""
     widths = [max(map(len, column)) for column in zip(*rows[headers:], strict=True)]
     lines = []
-    for i, row in enumerate(rows):
+    for row in rows:
         line, at = "", 0
         for cell, width in zip(row, widths, strict=True):
-            line = line.ljust(at) + cell if i < headers or cell else line
+            line = line.ljust(at) + cell if cell else line
             at += width + 2
-        lines.append(line.rstrip())
+        lines.append(line)
     return "\n".join(lines)
 
 

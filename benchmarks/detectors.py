@@ -83,7 +83,7 @@ def _published(make: Callable[[], Rule], rules_on: str) -> Detector:
         if alarm is None:
             return Answer(Status.HEALTHY, None, case.steps[-1].step, case.steps[-1].lr)
         mode = Mode.NON_FINITE if alarm.non_finite else None
-        good = case.steps[alarm.index - 1] if alarm.index else None
+        good = case.steps[alarm.sample - 1] if alarm.sample else None
         return Answer(Status.DIVERGED, mode, good.step if good else None, good.lr if good else None)
 
     return Detector(judge, frozenset({Mode.NON_FINITE}), False)

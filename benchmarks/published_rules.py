@@ -31,7 +31,7 @@ class Rule(Protocol):
 class Alarm(NamedTuple):
     """Index of the first bad sample, and whether it was because something was not finite."""
 
-    index: int
+    sample: int
     non_finite: bool
 
 
