@@ -92,6 +92,8 @@ class Scores:
 
     Attributes:
         precision, recall: of `diverged`.
+        still_open: curves that diverge, but end before a confirmation could be waited for: called unconfirmed. In a run
+            of ours the LR is held until it is.
         on_healthy, on_transient, on_unconfirmed: how many of those were called diverged.
         modes: see `ModeScore`.
         onset, max_lr: None if no curve has both answers.
@@ -99,6 +101,7 @@ class Scores:
 
     precision: Share
     recall: Share
+    still_open: Share
     on_healthy: Share
     on_transient: Share
     on_unconfirmed: Share
@@ -113,6 +116,7 @@ def score(answered: Sequence[Answered], names: Collection[Mode]) -> Scores:
     return Scores(
         precision=_share(settled, _called, _is_diverged),
         recall=_share(settled, _is_diverged, _called),
+        still_open=_share(settled, _is_diverged, lambda one: one.answer.status is Status.UNCONFIRMED),
         on_healthy=_share(answered, _labelled(Status.HEALTHY), _called),
         on_transient=_share(answered, _labelled(Status.TRANSIENT), _called),
         on_unconfirmed=_share(answered, _labelled(Status.UNCONFIRMED), _called),
@@ -154,7 +158,7 @@ def faults(one: Answered, names: Collection[Mode], *, confirms: bool) -> list[st
     if answer.diverged and label.verdict is not Status.DIVERGED:
         return ["false alarm"]
     if not answer.diverged and label.verdict is Status.DIVERGED:
-        return ["missed"]
+        return ["still open at its end" if answer.status is Status.UNCONFIRMED else "missed"]
     if label.verdict is not Status.DIVERGED:
         return [f"is {label.verdict}"] if confirms and answer.status is not label.verdict else []
     found = [f"is {label.mode}"] if label.mode in names and answer.mode is not label.mode else []

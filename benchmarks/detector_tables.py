@@ -38,12 +38,13 @@ def agreement(labels: Sequence[Label]) -> dict[str, int]:
 
 def verdict_table(scores: Mapping[str, Scores]) -> list[list[str]]:
     """A row a detector: is it diverged, since when, and at which LR."""
-    top = ["", "diverged", "", "false alarms on", "", "last good step off by", "", "", "", "Max LR / label", "", ""]
-    head = ["detector", "precision", "recall", "healthy", "transient"]
+    top = ["", "diverged", "", "", "false alarms on", "", "last good step off by", "", "", "", "Max LR / label", "", ""]
+    head = ["detector", "precision", "recall", "open", "healthy", "transient"]
     head += ["n", "median", "90%", "bias", "n", "median", "worst"]
     rows = [top, head]
     for name, one in scores.items():
-        row = [name, _text(one.precision), _text(one.recall), _text(one.on_healthy), _text(one.on_transient)]
+        row = [name, _text(one.precision), _text(one.recall), str(one.still_open.k)]
+        row += [_text(one.on_healthy), _text(one.on_transient)]
         onset, lr = one.onset, one.max_lr
         row += [str(onset.n), f"{onset.median:g}", str(onset.p90), f"{onset.bias:+.1f}"] if onset else ["0", "", "", ""]
         row += [str(lr.n), f"{lr.median:.2f}", f"{lr.worst:.3g}"] if lr else ["0", "", ""]

@@ -24,6 +24,7 @@ from keel_lab.detect.conclusion import Facts, conclude, lost_mode
 from keel_lab.detect.excursion import Excursion, Onset
 from keel_lab.detect.level import MIN_SAMPLES, Baseline
 from keel_lab.detect.paired import paired_loss
+from keel_lab.detect.plateau import Plateau
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import Mode, State, Status, Verdict
 
@@ -63,6 +64,7 @@ class StreamingDetector:
         "_nonfinite_run",
         "_nonfinite_steps",
         "_onset",
+        "_plateau",
         "_samples",
         "_since_alarm",
         "_step",
@@ -93,6 +95,7 @@ class StreamingDetector:
         self._alarm_step: int | None = None
         self._since_alarm = self._transient_count = 0
         self._transients: list[int] = []
+        self._plateau = Plateau(thresholds, None)
         self._confirmed: Verdict | None = None
 
     @property
@@ -175,6 +178,7 @@ class StreamingDetector:
         if not learned:
             self._look_for_learning(baseline, number)
         if self.state is State.SUSPECT:
+            self._plateau.add(baseline.level)
             self._settle(number, lr, baseline.short <= reference + self._thresholds.slack_sigma * sigma)
         elif cusum >= alarm or self._blown >= self._thresholds.blowup_samples:
             self._suspect(number)
@@ -218,6 +222,7 @@ class StreamingDetector:
         self.state = State.SUSPECT
         self._alarm_step, self._since_alarm = number, 0
         self._onset = self._excursion.onset
+        self._plateau = Plateau(self._thresholds, self._h1 if self._learned else None)
 
     def _settle(self, number: int, lr: float, short_is_back: bool) -> None:
         """One sample later in a suspicion: regained, confirmed, or still open."""
@@ -233,6 +238,8 @@ class StreamingDetector:
         elif self._since_alarm >= self._thresholds.confirm_samples:
             h1 = self._h1 if self._learned else None
             lost = lost_mode(self._baseline, self._thresholds, h1) if fresh else Mode.NON_FINITE
+            if self._plateau.settled and fresh:
+                lost = Mode.COLLAPSE
             self._confirm("not_regained", lost, self._onset, number)
 
     def _confirm(self, rule: str, mode: Mode, onset: Onset, number: int) -> None:

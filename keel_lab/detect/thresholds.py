@@ -39,6 +39,9 @@ class Thresholds(Settings):
         learned_confidence: and standard errors below it; 4 is one false alarm in 30,000 levels.
         unigram_band: nats above the unigram level that still count as being at it. Collapsed models sit within 0.05
             of it at rest and bounce up to 0.1 above it at LR 0.1.
+        collapse_samples: samples in a row at the unigram level, once a level is lost, that make it a collapse, wherever
+            the loss goes as the LR rises on. On the tuning half of our corpus collapses stay there for 46 or more, runs
+            that only pass on their way up for 28 at most.
         blowup_margin: nats above everything the curve started with: e^5 times less likely than by the untrained model.
         blowup_samples: blown-up samples in a row that raise the alarm at once, and that are a divergence, not an
             unconfirmed one, where the curve ends on them. Bad batches come one or two at a time.
@@ -63,6 +66,7 @@ class Thresholds(Settings):
     learned_margin: Positive = 0.1
     learned_confidence: NonNegative = 4.0
     unigram_band: Positive = 0.2
+    collapse_samples: Count = 40
     blowup_margin: Positive = 5.0
     blowup_samples: Count = 5
     degradation_margin: Positive = 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-DETECTOR = "streaming-1"  # raise when the same curve under the same thresholds would get another verdict
+DETECTOR = "streaming-2"  # raise when the same curve under the same thresholds would get another verdict
 
 
 class Status(StrEnum):

@@ -16,11 +16,12 @@ from keel_lab.curve import Step
 from keel_lab.detect.conclusion import mode_at
 from keel_lab.detect.level import MIN_SAMPLES
 from keel_lab.detect.paired import paired_loss
+from keel_lab.detect.plateau import settles
 from keel_lab.detect.rise import Rise, Samples, Search
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import Mode, Status, Verdict
 
-WHOLE = "whole-1"  # raise when the same curve under the same thresholds would get another verdict
+WHOLE = "whole-2"  # raise when the same curve under the same thresholds would get another verdict
 _WINDOW = 16
 _KEPT_TRANSIENTS = 20
 
@@ -121,6 +122,9 @@ class _Whole:
         if any(self._broken[last - 2 : last + 1]):
             return Mode.NON_FINITE
         before = self._search.learned_from <= rise.alarm
+        levels = (self._search.level(max(0, i - _WINDOW + 1), i) for i in range(rise.alarm, last + 1))
+        if settles(levels, self._thresholds, self._h1 if before else None):
+            return Mode.COLLAPSE
         level, error = self._search.level(last - _WINDOW + 1, last), self._search.noise.error[last] / 4.0
         return mode_at(level, error, self._thresholds, self._h1 if before else None)
 

@@ -69,7 +69,7 @@ def test_it_says_the_verdict_the_evidence_and_what_moved_first(lab, collapsed):
     lines = evidence.text(told(lab, FakeReplay(lab))).splitlines()
     words = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in lines[2:11]}
     assert lines[0].startswith(f"keel-b2-s0 ({collapsed.trial.id}) in sweep demo: 2 blocks (4 sub-layers), log ramp")
-    assert words["verdict"] == "diverged (collapse), by streaming-1, rule not_regained"
+    assert words["verdict"] == "diverged (collapse), by streaming-2, rule not_regained"
     assert words["Max LR"].endswith("1.91e-2")
     assert words["onset"].startswith("after step 229 (LR 1.91e-2), first bad step 230 (LR ")
     assert words["alarm"] == "step 250"

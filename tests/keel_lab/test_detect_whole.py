@@ -180,7 +180,7 @@ def test_the_streaming_verdict_stands_where_the_two_disagree_and_the_evidence_sa
     found = judge_curve(curve(values))
     assert found.status is Status.UNCONFIRMED
     assert found.evidence["agree"] is False
-    assert found.evidence["detectors"]["streaming-1"]["status"] == "unconfirmed"
+    assert found.evidence["detectors"]["streaming-2"]["status"] == "unconfirmed"
     assert found.evidence["detectors"][WHOLE]["status"] == "diverged"
     assert "unconfirmed, which stands" in found.evidence["disagreement"]
     assert found.evidence["onset_interval"] == [300, 301]

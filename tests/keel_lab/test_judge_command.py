@@ -226,7 +226,7 @@ def test_a_split_log_says_so():
 def test_both_detectors_are_in_the_evidence():
     (found,) = judged(FOLDER / "xm_lr1e-1.csv")
     evidence = found["evidence"]
-    assert set(evidence["detectors"]) == {"streaming-1", "whole-1"}
+    assert set(evidence["detectors"]) == {"streaming-2", "whole-2"}
     assert evidence["agree"] is True
     assert evidence["onset_interval"] == [found["last_good_step"], found["onset_step"]]
     for key in ("best_level", "level", "sigma", "rule", "detector", "samples"):

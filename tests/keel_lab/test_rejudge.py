@@ -85,7 +85,7 @@ def test_new_verdicts_beside_the_old_ones(folder):
     assert (fine["old"]["max_lr_kind"], fine["new"]["max_lr"]) == ("censored", pytest.approx(0.1))
     assert not fine["changed"]
     assert (found["not_finished"], found["thresholds"]["new"]["confirm_samples"]) == (1, 15)
-    assert set(lost["new"]["evidence"]["detectors"]) == {"streaming-1", "whole-1"}
+    assert set(lost["new"]["evidence"]["detectors"]) == {"streaming-2", "whole-2"}
 
 
 def test_a_curve_that_ends_too_early_is_undecided_and_says_where_it_ends(folder):
@@ -99,7 +99,7 @@ def test_a_curve_that_ends_too_early_is_undecided_and_says_where_it_ends(folder)
     assert f"undecided (curve ends at {ends})" in text
     assert "diverged (collapse) at step 101, Max LR 0.003162" in text
     assert "before: confirm_samples 20; now: confirm_samples 50" in text
-    assert "2 of 3 trials judged anew by streaming-1; 1 have not finished: keel-lab resume toys" in text
+    assert "2 of 3 trials judged anew by streaming-2; 1 have not finished: keel-lab resume toys" in text
     assert text.splitlines()[-1] == "1 of 2 changed"
 
 
