@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import notation
-from analysis.readings import Reading, SweepReadings
+from analysis.readings import Counting, Reading, SweepReadings
 from analysis.tables.cells import SeededCell, axes_text, by_cell, telling_axes
 from analysis.tables.max_lr import estimate
 from keel_lab.curve import Curve
-from keel_lab.detect.verdict import Status
+from keel_lab.detect.verdict import Mode, Status
+from keel_lab.plan.siblings import reference_of
 from keel_lab.settings import RampSchedule
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RAW, PAIRED, ONSET, LEVEL = "#c8c8c8", "#0072b2", "#d55e00", "#000000"  # Okabe and Ito's, apart from the grey
+BESIDE, REFERENCE = "#009e73", "its reference (a tenth of the peak) at the same step"
 PANELS = 12  # a page
 ACROSS = 3
 TITLE = 42  # characters that fit above a panel
@@ -39,7 +41,12 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Trace:
-    """One seed's curve as drawn: LR or step across, losses in nats up."""
+    """One seed's curve as drawn: LR or step across, losses in nats up.
+
+    Attributes:
+        reference: paired loss of its reference at the same steps; empty without one.
+        behind: where it falls behind its siblings, if it does so before it diverges by itself.
+    """
 
     reading: Reading
     x: list[float]
@@ -47,6 +54,8 @@ class Trace:
     paired: list[float]
     onset: float | None
     level: float | None
+    reference: list[float]
+    behind: float | None
 
     @property
     def main(self) -> list[float]:
@@ -58,7 +67,8 @@ def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path)
     """Draws every finished trial of a sweep, all seeds of a cell in one panel, `PANELS` panels a page.
 
     Ramps have the LR across (log), other schedules the step. Grey: loss; blue: paired loss; dashed: the unigram level
-    H1; orange: the onset of divergence.
+    H1; orange: the onset of divergence. Where a cell has one seed and that a reference, it is drawn in green at
+    the same steps, with where the trial falls behind its siblings.
 
     Args:
         sweep: what is drawn.
@@ -74,25 +84,34 @@ def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path)
     into.mkdir(parents=True, exist_ok=True)
     telling = telling_axes([cell.cell.axes for cell in cells])
     written = []
+    references = {one.planned.trial.id for one in sweep.beside if one.result is not None}
     for number, page in enumerate(pages, start=1):
         stem = f"loss-{sweep.stored.name}" + (f"-{number}" if len(pages) > 1 else "")
-        traces = [[_trace(one, curve(one.planned.trial.id)) for one in cell.readings] for cell in page]
+        traces = [[_trace(one, curve, references) for one in cell.readings] for cell in page]
         written += _write(page, traces, telling, into / stem)
     return written
 
 
-def _trace(one: Reading, curve: Curve) -> Trace:
+def _trace(one: Reading, curves: Callable[[str], Curve], references: Collection[str]) -> Trace:
     assert one.result is not None
     assert one.verdict is not None
+    curve = curves(one.planned.trial.id)
     ramped = isinstance(one.planned.trial.schedule, RampSchedule)
     x = [step.lr if ramped else float(step.step) for step in curve]
     level = one.result.data.get("unigram_entropy")
-    paired = [] if level is None else [step.loss - step.unigram_loss + level for step in curve]
-    if any(math.isnan(step.unigram_loss) for step in curve):
-        paired = []
     bad = one.verdict.onset_step if one.verdict.status is Status.DIVERGED else None
-    onset = next((at for at, step in zip(x, curve, strict=True) if step.step == bad), None)
-    return Trace(one, x, [step.loss for step in curve], paired, onset, level)
+    slow = one.degradation.onset_step if one.degradation and one.degradation.mode is Mode.DEGRADATION else None
+    where = {step.step: at for at, step in zip(x, curve, strict=True)}
+    beside = reference_of(one.planned.trial).id if ramped else ""
+    reference = _paired(curves(beside), level)[: len(curve)] if beside in references else []
+    raw = [step.loss for step in curve]
+    return Trace(one, x, raw, _paired(curve, level), where.get(bad or 0), level, reference, where.get(slow or 0))
+
+
+def _paired(curve: Curve, level: float | None) -> list[float]:
+    if level is None or any(math.isnan(step.unigram_loss) for step in curve):
+        return []
+    return [step.loss - step.unigram_loss + level for step in curve]
 
 
 def _write(cells: Sequence[SeededCell], traces: Sequence[Sequence[Trace]], telling: set[str], stem: Path) -> list[Path]:
@@ -130,6 +149,17 @@ def _draw(axes: Axes, cell: SeededCell, traces: Sequence[Trace], telling: set[st
         axes.plot(trace.x, trace.main, color=PAIRED, linewidth=thin, alpha=strength, label=label, zorder=2)
         if trace.onset is not None:
             axes.axvline(trace.onset, color=ONSET, linewidth=1.1, alpha=strength, label="onset", zorder=3)
+        if single and trace.reference:
+            axes.plot(
+                trace.x[: len(trace.reference)],
+                trace.reference,
+                color=BESIDE,
+                linewidth=thin,
+                label=REFERENCE,
+                zorder=1.5,
+            )
+        if single and trace.behind is not None:
+            axes.axvline(trace.behind, color=ONSET, linewidth=1.1, linestyle=":", label="falls behind", zorder=3)
     for level in sorted({trace.level for trace in traces if trace.level is not None}):
         axes.axhline(level, color=LEVEL, linewidth=0.8, linestyle="--", label="unigram level H1", zorder=2)
     _name_onsets(axes, [trace for trace in traces if trace.onset is not None], single)
@@ -172,7 +202,9 @@ def _finding(cell: SeededCell) -> str:
     modes = [notation.modes(value)] if value.modes else []
     if any(one.max_lr is not None for one in cell.readings):
         lr = notation.max_lr(value)
-        return ", ".join([lr if value.median is None else f"Max LR {lr}", *modes])
+        slow = estimate(cell.readings, Counting.DEGRADATION)
+        behind = [f"falls behind at {notation.max_lr(slow)}"] if dict(slow.modes).get(Mode.DEGRADATION) else []
+        return ", ".join([lr if value.median is None else f"Max LR {lr}", *modes, *behind])
     verdicts = {str(one.verdict.status) for one in cell.readings if one.verdict is not None}
     return ", ".join([*sorted(verdicts), *modes])
 
