@@ -66,6 +66,8 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     if "siblings" in evidence:
         siblings = evidence["siblings"]
         yield "siblings", f"{siblings.get('finding')}; used: {', '.join(siblings.get('used', [])) or 'none'}"
+    if "reversal" in evidence:
+        yield "reversal", str(evidence["reversal"]["finding"])
     if "curve_ends_at" in evidence:
         yield "curve", f"ends at step {evidence['curve_ends_at']}, too early to say under these thresholds"
     if explanation.diagnostics is not None:

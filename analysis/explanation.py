@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.first_moves import Departure, departures, window_of
-from analysis.readings import read
+from analysis.readings import Reading, read
 from keel_lab import diagnostics as names
 from keel_lab.curve import Curve
-from keel_lab.detect.verdict import Verdict
+from keel_lab.detect.verdict import Mode, Status, Verdict
 from keel_lab.diagnostics import Diagnostics, Window
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.result import TrialResult
@@ -142,9 +142,9 @@ def _verdict(found: FoundTrial, result: TrialResult, root: Root, sweep: str | No
     """The verdict under a sweep's thresholds, and that sweep."""
     homes = [home.sweep.name for home in found.homes]
     verdicts = {
-        one.stored.name: reading.verdict
+        one.stored.name: _with_siblings(reading, reading.verdict)
         for one in read(homes if sweep is None else [sweep], root)
-        for reading in one.readings
+        for reading in (*one.readings, *one.beside)
         if reading.planned.trial.id == found.trial_id and reading.verdict is not None
     }
     if not verdicts:
@@ -157,6 +157,16 @@ def _verdict(found: FoundTrial, result: TrialResult, root: Root, sweep: str | No
             + "; name one with --sweep"
         )
     return next(iter(verdicts.items()))
+
+
+def _with_siblings(reading: Reading, verdict: Verdict) -> Verdict:
+    """The verdict with what its siblings and forks add; that it fell behind, where it lost no level of its own."""
+    beside, forked = reading.degradation, reading.irreversible
+    if beside is not None and beside.mode is Mode.DEGRADATION and verdict.status is not Status.DIVERGED:
+        return beside
+    told = [other.evidence for other in (beside, forked) if other is not None]
+    more = {key: evidence[key] for evidence in told for key in ("siblings", "reversal") if key in evidence}
+    return replace(verdict, evidence={**verdict.evidence, **more})
 
 
 def _diagnostics(explanation: Explanation, root: Root, replay: Replay) -> Diagnostics:

@@ -23,9 +23,22 @@ def judge_all(sweep: StoredSweep, settled: Mapping[str, TrialResult], sweeps: Sw
     """Stores the verdicts of the trials by themselves, beside their siblings, and of the reversal forks."""
     alone = {trial_id: result.verdict for trial_id, result in settled.items()}
     sweeps.put_judgements(sweep.name, sweep.thresholds, alone)
+    for verdicts in judge_beside(sweep, settled, trials):
+        sweeps.put_judgements(sweep.name, sweep.thresholds, verdicts)
+
+
+def judge_beside(
+    sweep: StoredSweep, settled: Mapping[str, TrialResult], trials: Trials
+) -> tuple[dict[str, Verdict], dict[str, Verdict]]:
+    """The verdicts, by trial id, of trials beside their siblings, and of diverged ramps with their reversal forks.
+
+    Args:
+        sweep: with the thresholds to judge under.
+        settled: results with the verdicts of the trials by themselves, forks included.
+        trials: where the curves are.
+    """
     judge = _Beside(sweep, settled, trials)
-    sweeps.put_judgements(sweep.name, sweep.thresholds, dict(judge.degradation()))
-    sweeps.put_judgements(sweep.name, sweep.thresholds, dict(judge.reversals()))
+    return dict(judge.degradation()), dict(judge.reversals())
 
 
 class _Beside:

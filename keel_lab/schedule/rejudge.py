@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keel_lab.columns import aligned
 from keel_lab.curve import Curve
 from keel_lab.detect.agreement import with_whole_curve
 from keel_lab.detect.max_lr import max_lr
+from keel_lab.detect.reversal import REVERSAL
+from keel_lab.detect.siblings import SIBLINGS
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
 from keel_lab.plan.planned import PlannedTrial
+from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule.beside import judge_beside
 from keel_lab.schedule.progress import describe
 from keel_lab.settings import RampSchedule
 from keel_lab.spec.divergence import overridden
@@ -33,20 +37,25 @@ from keel_lab.trial import Trial
 
 @dataclass(frozen=True)
 class Rejudged:
-    """A finished trial's verdicts: under the sweep's own thresholds, and under those asked for."""
+    """A finished trial's verdicts: under the sweep's own thresholds, and under those asked for.
+
+    Attributes:
+        beside: old and new by the detectors that look at siblings and forks too, by detector, where they tell.
+    """
 
     planned: PlannedTrial
     old: Verdict
     new: Verdict
+    beside: Mapping[str, tuple[Verdict | None, Verdict | None]] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
-        """Whether status, mode or last good step are others."""
-        return _core(self.old) != _core(self.new)
+        """Whether status, mode or last good step are others, by any detector."""
+        return any(_core(old) != _core(new) for old, new in [(self.old, self.new), *self.beside.values()])
 
 
-def _core(verdict: Verdict) -> tuple[Any, ...]:
-    return verdict.status, verdict.mode, verdict.onset_step, verdict.last_good_step
+def _core(verdict: Verdict | None) -> tuple[Any, ...] | None:
+    return None if verdict is None else (verdict.status, verdict.mode, verdict.onset_step, verdict.last_good_step)
 
 
 def describe_rejudgement(name: str, overrides: Sequence[str], root: Root, *, as_json: bool) -> str:
@@ -68,6 +77,8 @@ def describe_rejudgement(name: str, overrides: Sequence[str], root: Root, *, as_
 def rejudge(sweep: StoredSweep, thresholds: Thresholds, sweeps: Sweeps, trials: Trials) -> list[Rejudged]:
     """The finished trials of a sweep, judged under `thresholds`; the new verdicts are stored."""
     results = trials.results([planned.trial.id for planned in sweep.trials])
+    forks = with_forks(sweep.trials, results, sweep.siblings)[len(sweep.trials) :]
+    results |= trials.results([fork.trial.id for fork in forks])
     kept = sweeps.judgements(sweep.name, sweep.thresholds)
     found, unknown = [], set()
     for planned in sweep.trials:
@@ -84,7 +95,39 @@ def rejudge(sweep: StoredSweep, thresholds: Thresholds, sweeps: Sweeps, trials: 
     news = {one.planned.trial.id: one.new for one in found if other or one.planned.trial.id in unknown}
     if news:
         sweeps.put_judgements(sweep.name, thresholds, news)
-    return found
+    return _with_siblings(found, replace(sweep, thresholds=thresholds), results, sweeps, trials)
+
+
+def _with_siblings(
+    found: Sequence[Rejudged],
+    sweep: StoredSweep,
+    results: Mapping[str, TrialResult],
+    sweeps: Sweeps,
+    trials: Trials,
+) -> list[Rejudged]:
+    """Adds what siblings and forks say, before and now, and stores what they say now."""
+    before = sweeps.load(sweep.name)
+
+    def judged(under: StoredSweep, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, Verdict]]:
+        alone = {trial_id: replace(results[trial_id], verdict=verdict) for trial_id, verdict in verdicts.items()}
+        return dict(zip((SIBLINGS, REVERSAL), judge_beside(under, {**results, **alone}, trials), strict=True))
+
+    new = judged(sweep, {one.planned.trial.id: one.new for one in found})
+    old = {detector: sweeps.judgements(sweep.name, before.thresholds, detector) for detector in new}
+    if any(new[detector].keys() - old[detector].keys() for detector in new):
+        old = judged(before, {one.planned.trial.id: one.old for one in found})
+    for verdicts in (new if sweep.thresholds != before.thresholds else {}).values():
+        sweeps.put_judgements(sweep.name, sweep.thresholds, verdicts)
+    return [
+        replace(one, beside={name: pair for name in new if any(pair := _pair(one, old[name], new[name]))})
+        for one in found
+    ]
+
+
+def _pair(
+    one: Rejudged, old: Mapping[str, Verdict], new: Mapping[str, Verdict]
+) -> tuple[Verdict | None, Verdict | None]:
+    return old.get(one.planned.trial.id), new.get(one.planned.trial.id)
 
 
 def _old(sweep: StoredSweep, result: TrialResult, kept: Verdict | None) -> Verdict | None:
@@ -116,8 +159,12 @@ def _text(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged])
     rows = [("trial", "verdict before", "verdict now", "")]
     for one in found:
         trial = one.planned.trial
-        mark = "changed" if one.changed else ""
+        mark = "changed" if _core(one.old) != _core(one.new) else ""
         rows.append((one.planned.name, describe(one.old, trial), describe(one.new, trial), mark))
+        for name, (before, now) in one.beside.items():
+            if (_core(before), _core(now)) != (_core(one.old), _core(one.new)):  # else they add nothing
+                was, is_now = (describe(verdict, trial) if verdict else "-" for verdict in (before, now))
+                rows.append((f"  by {name}", was, is_now, "changed" if _core(before) != _core(now) else ""))
     changed = sum(one.changed for one in found)
     out = len(sweep.trials) - len(found)
     missing = f"; {out} have not finished: keel-lab resume {sweep.name}" if out else ""
@@ -142,6 +189,10 @@ def _json(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged])
                 "changed": one.changed,
                 "old": _verdict(one.old, one.planned.trial),
                 "new": _verdict(one.new, one.planned.trial),
+                "beside": {
+                    name: [verdict and _verdict(verdict, one.planned.trial) for verdict in pair]
+                    for name, pair in one.beside.items()
+                },
             }
             for one in found
         ],

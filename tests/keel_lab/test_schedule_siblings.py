@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
+from keel_lab.schedule.rejudge import describe_rejudgement
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.settings import Budget, ForkSchedule, SiblingSettings
 from keel_lab.store import lease
+from keel_lab.store.lookup import find_trial
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
@@ -244,3 +247,28 @@ def test_a_budget_leaves_forks_for_resume_and_says_so(go, root):
     summary, order = go(sweep)
     assert (summary.left, summary.exit_code, len(order), summary.reused) == (0, 0, 2, 1)
     assert Path(root.local("trials") or "").is_dir()
+
+
+def test_rejudging_judges_beside_the_siblings_anew_and_keeps_what_was(go, root):
+    trial = toy_trial(slow_lr=1.5e-4, slow_peak=0.05)
+    go(toy_sweep(trial, siblings=REFERENCE))
+    own = Sweeps(root).judgements("toys", THRESHOLDS, SIBLINGS)
+    text = describe_rejudgement("toys", ["divergence.degradation_margin=1"], root, as_json=False)
+    assert "by siblings-1" in text
+    assert text.endswith("1 of 2 changed")
+    found = json.loads(describe_rejudgement("toys", ["divergence.degradation_margin=1"], root, as_json=True))
+    (one,) = (row for row in found["trials"] if row["id"] == trial.id)
+    old, new = one["beside"][SIBLINGS]
+    assert (old["mode"], new["status"], one["changed"]) == ("degradation", "healthy", True)
+    assert one["old"]["status"] == one["new"]["status"] == "healthy"
+    assert Sweeps(root).judgements("toys", THRESHOLDS, SIBLINGS) == own
+    other = THRESHOLDS.model_copy(update={"degradation_margin": 1.0})
+    assert Sweeps(root).judgements("toys", other, SIBLINGS)[trial.id].status is Status.HEALTHY
+    assert reading(root).degradation.mode is Mode.DEGRADATION
+
+
+def test_a_fork_is_found_by_its_name(go, root):
+    sweep = toy_sweep(toy_trial(break_lr=0.01), siblings=REVERSAL_FORKS)
+    go(sweep)
+    for fork in forks(root, sweep).values():
+        assert find_trial(root, fork.name).trial_id == fork.trial.id
