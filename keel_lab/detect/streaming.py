@@ -44,36 +44,6 @@ class StreamingDetector:
         ValueError: if the unigram entropy is not finite.
     """
 
-    __slots__ = (
-        "_alarm",
-        "_alarm_step",
-        "_baseline",
-        "_blown",
-        "_buffer",
-        "_ceiling",
-        "_confirmed",
-        "_excursion",
-        "_finite_run",
-        "_freeze",
-        "_h1",
-        "_idle",
-        "_learned",
-        "_learned_step",
-        "_lr",
-        "_nonfinite_onset",
-        "_nonfinite_run",
-        "_nonfinite_steps",
-        "_onset",
-        "_plateau",
-        "_samples",
-        "_since_alarm",
-        "_step",
-        "_thresholds",
-        "_transient_count",
-        "_transients",
-        "state",
-    )
-
     def __init__(self, thresholds: Thresholds, unigram_entropy: float | None = None) -> None:
         if unigram_entropy is not None and not math.isfinite(unigram_entropy):
             raise ValueError(f"the unigram entropy must be finite, or None if unknown; got {unigram_entropy}")
