@@ -4,8 +4,9 @@ Source: Liu et al., arXiv 2004.08249, section 4.3. omega_0 = 1 and omega_{l+1}^2
 variances over the whole tensor, one sub-layer after another on the stream that the earlier ones, already set, give.
 Init: plain matrices. omega is profiled on the inputs of the run's first update, in fp32 on the CPU before anything
 moves to a device, hence the same on every rank; it is trained, takes no weight decay, and is saved with the weights.
-Watch: with weak initial branches (init_std 0.02 at a small width) every omega is near 1 and Admin starts as Post-LN;
-`init_std: match_width` shows what it is for.
+Watch: omega follows the embedding's scale. With init_std 0.02 at width 32 it is 0.02 to 0.03 from sub-layer 1 on, so
+that weak branches still move the stream by a third (in Post-LN by under 1%), and AdamW, which moves it by the learning
+rate a step, changes it fast; with `init_std: match_width` it grows from 0.4 to 1.5 over 16 blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from keel_lab.architecture import Declaration
-from keel_lab.errors import KeelLabError
+from keel_lab.errors import UsageError
 from keel_lab.settings import ModelSettings
 from keel_lab.trial import OptionValue
 
@@ -54,7 +55,7 @@ def profile(stack: ResidualStack, x: Tensor) -> None:
         x: x0 of one batch, (*batch, time, width).
 
     Raises:
-        KeelLabError: if the batch gives a variance that is not finite.
+        UsageError: if the batch gives a variance that is not finite.
     """
     from trainers.norm import Factor
     from trainers.residual import AffineStep
@@ -62,7 +63,7 @@ def profile(stack: ResidualStack, x: Tensor) -> None:
     omega = 1.0
     for index, (step, branch) in enumerate(zip(stack.steps, stack.branches, strict=True)):
         if not math.isfinite(omega):
-            raise KeelLabError(f"admin: profiling gave omega = {omega} at sub-layer {index}; lower model.init_std")
+            raise UsageError(f"model.init_std: at sub-layer {index}, profiling gives omega = {omega}; lower it")
         assert isinstance(step, AffineStep)
         assert isinstance(step.skip, Factor)
         step.skip.factor.fill_(omega)
