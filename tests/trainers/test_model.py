@@ -70,6 +70,14 @@ def test_order_of_the_past_matters(name):
 
 
 @pytest.mark.parametrize("name", architectures.names())
+def test_gradients_reach_every_parameter(name):
+    model = awake(name)
+    functional.cross_entropy(model(tokens()).flatten(0, 1), tokens().roll(1, -1).flatten()).backward()
+    still = [key for key, parameter in model.named_parameters() if not bool(parameter.grad.any())]
+    assert still == []
+
+
+@pytest.mark.parametrize("name", architectures.names())
 def test_learns(name):
     """A fixed map from each token to the next, far below chance (log 61 = 4.1) in a few steps."""
     torch.set_num_threads(1)
