@@ -56,8 +56,9 @@ def test_names_begin_with_the_rows_of_table_1_in_order():
     assert [declaration.title for declaration in declarations[:6]] == [
         "Post-LN", "DeepNorm", "HybridNorm", "Mix-LN", "Pre-LN", "Keel",
     ]  # fmt: skip
-    assert [declaration.row for declaration in declarations] == list(range(18))
-    assert len({declaration.title for declaration in declarations}) == 18
+    rows = [declaration.row for declaration in declarations if declaration.row is not None]
+    assert rows == sorted(set(rows))
+    assert len({declaration.title for declaration in declarations}) == len(names)
 
 
 @pytest.mark.parametrize("name", architectures.names())

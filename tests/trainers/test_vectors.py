@@ -15,7 +15,6 @@ from torch import nn
 
 from keel_lab.settings import ModelSettings
 from tests.trainers.schemes import built, options
-from trainers import architectures
 from trainers.attention import Attention, Rotary
 from trainers.catalogue import CATALOGUE
 from trainers.initialisation import init_gains
@@ -304,7 +303,7 @@ def test_init_multipliers(file, blocks):
     assert set(wanted) == {*variants, "hybridnorm_official_repo", "all_others"}
     for key, changes in variants.items():
         assert shipped("deepnorm", int(blocks), changes)[0].init_gain == pytest.approx(wanted[key], rel=1e-9, abs=0.0)
-    for name in set(architectures.names()) - {"deepnorm"}:
+    for name in {name for name, _ in WIRINGS.values()} - {"deepnorm"}:
         assert shipped(name, int(blocks), {})[0].init_gain == wanted["all_others"]
     depth_scaled = init_gains(ModelSettings(init_std="depth_scaled"), 2 * int(blocks), {})
     assert depth_scaled == pytest.approx(wanted["hybridnorm_official_repo"], rel=1e-9, abs=0.0)
