@@ -81,22 +81,27 @@ class MixtureOfExperts(nn.Module):
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Acts on each position alone."""
         tokens = x.reshape(-1, x.shape[-1])
-        weights, chosen = self._route(tokens)
-        out = torch.zeros_like(tokens, dtype=weights.dtype)
-        for expert, matrices in enumerate(zip(self.gate, self.up, self.down, strict=True)):
-            row, slot = (chosen == expert).nonzero(as_tuple=True)
-            out = out.index_add(0, row, weights[row, slot, None] * _swiglu(tokens[row], *matrices))
-        return out.view(x.shape)
+        weights, chosen, counts = self._route(tokens)
+        order = chosen.flatten().argsort(stable=True)  # choices by expert
+        rows = order // self.top_k
+        parts = zip(torch.split(tokens[rows], counts), self.gate, self.up, self.down, strict=True)
+        outputs = torch.cat([_swiglu(*part) for part in parts])
+        weighted = weights.flatten()[order].unsqueeze(-1) * outputs
+        return torch.zeros_like(tokens, dtype=weighted.dtype).index_add(0, rows, weighted).view(x.shape)
 
-    def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and indices of each token's experts, (tokens, top_k); leaves the load-balancing loss behind."""
+    def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+        """Weights and indices of each token's experts, (tokens, top_k), and how many choices fell on each expert.
+
+        Leaves the load-balancing loss behind.
+        """
         with torch.autocast(tokens.device.type, enabled=False):
             probabilities = functional.linear(at_least_fp32(tokens), self.router).softmax(-1)
         weights, chosen = probabilities.topk(self.top_k)
-        experts = len(self.router)
-        shares = (chosen.unsqueeze(-1) == torch.arange(experts, device=chosen.device)).to(weights.dtype).mean((0, 1))
-        self.balance_loss = experts * (shares * probabilities.mean(0)).sum()
-        return (weights / weights.sum(-1, keepdim=True) if self.top_k > 1 else weights), chosen
+        counts = chosen.flatten().bincount(minlength=len(self.router))
+        shares = counts / chosen.numel()
+        self.balance_loss = len(self.router) * (shares * probabilities.mean(0)).sum()
+        weights = weights / weights.sum(-1, keepdim=True) if self.top_k > 1 else weights
+        return weights, chosen, counts.tolist()
 
 
 def feedforward(shape: ModelSettings) -> nn.Module:
