@@ -9,7 +9,16 @@ from importlib.resources import files
 
 from keel_lab.trial import Trial
 
-_PLAIN = {"final_norm": False, "exemption": True, "first_ffn_norm": True, "fraction": 0.25}
+_PLAIN = {
+    "final_norm": False,
+    "exemption": True,
+    "first_ffn_norm": True,
+    "fraction": 0.25,
+    "inner_norm": True,
+    "learnable_alpha": False,
+    "alpha_profile": "flat",
+    "ffn_factor": 1.0,
+}
 
 
 @cache

@@ -26,6 +26,9 @@ class Option:
         default: as it would stand in a sweep file.
         low, high: bounds of the resolved number; `open_low` excludes `low` itself.
         choices: allowed words of a `choice`.
+        names: other words for rules, e.g. {"keel_paper": "L^-0.25"}; they plan the same trials as the rule itself.
+        later: it came when trials were already stored. At its default it is left out of a trial's options, so that
+            their ids stay; a rule's default is then a number.
         help: one line for messages and docs.
     """
 
@@ -36,6 +39,8 @@ class Option:
     high: float | None = None
     open_low: bool = False
     choices: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,9 @@ class Declaration:
         parameters: exact number of trainable parameters beyond the core (embedding, branches, head), i.e. norms and
             vectors, from (model, blocks, resolved options).
         options: by name; empty if it has none.
-        row: place in the paper's Table 1; None = not in it, listed after those that are, by name.
+        row: place in tables: 0 to 5 are the paper's Table 1, what stands beside it follows; None = after those, by
+            name.
+        ignores: model axes that make no difference to it (`qk_norm`, where its own norms cover q and k).
     """
 
     name: str
@@ -58,6 +65,16 @@ class Declaration:
     parameters: Callable[[ModelSettings, int, Mapping[str, OptionValue]], int]
     options: Mapping[str, Option] = field(default_factory=dict)
     row: int | None = None
+    ignores: tuple[str, ...] = ()
+
+    def complete(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+        """A trial's options with those that it leaves out, see `Option.later`, at their defaults."""
+        left_out = {
+            name: float(option.default) if option.kind in ("rule", "number") else option.default
+            for name, option in self.options.items()
+            if option.later and name not in options
+        }
+        return {**options, **left_out}
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,7 @@ class Catalogue(Protocol):
     """What the planner asks of the trainer side, torch-free."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of the architectures that ship, in the order of the paper's Table 1."""
+        """Names of the architectures that ship, in the order of their rows."""
 
     def declaration(self, name: str) -> Declaration:
         """The declaration of an architecture. Raises KeyError if there is none of that name."""

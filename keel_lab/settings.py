@@ -26,17 +26,36 @@ class Settings(BaseModel):
 
 
 class ModelSettings(Settings):
-    """The decoder's shape, apart from its depth and architecture (DESIGN section 5; paper, Table 8)."""
+    """The decoder's shape, apart from its depth and architecture (DESIGN section 5; paper, Table 8).
+
+    Attributes:
+        kv_heads: heads of keys and values: as many as `heads` (MHA), fewer (grouped), or 1 (MQA).
+        ffn_width: inner width of the FFN, and of each expert.
+        init_std: see `trainers.initialisation`.
+        qk_norm: queries and keys are normalised per head, before RoPE.
+        tied_head: the head is the embedding.
+        experts, top_k: of a `moe`: how many there are, and how many each token uses.
+        balance_weight: factor of the load-balancing loss, which is added for each `moe` to what is minimised, and to no
+            loss that is recorded.
+    """
 
     width: AtLeastTwo = 32
     heads: Count = 4
     kv_heads: Count = 2
     ffn_width: Count = 96
-    ffn: Literal["swiglu"] = "swiglu"
+    ffn: Literal["swiglu", "gelu", "moe"] = "swiglu"
     context: AtLeastTwo = 32
-    init_std: Positive | Literal["match_width"] = 0.02
+    init_std: Positive | Literal["match_width", "depth_scaled", "match_width_depth_scaled"] = 0.02
     norm_eps: Positive = 1e-5
     rope_theta: Positive = 10_000.0
+    qk_norm: bool = False
+    tied_head: bool = False
+    experts: Count = 4
+    top_k: Count = 2
+    balance_weight: NonNegative = 0.01
+
+
+MOE_ONLY = ("experts", "top_k", "balance_weight")  # make no difference to another FFN than moe
 
 
 class TrainSettings(Settings):

@@ -14,6 +14,8 @@ from keel_lab.settings import AnySchedule, ForkSchedule, ModelSettings, Resource
 
 SCHEMA = 1
 NUMERICS = 1  # raise when the same trial would give other numbers than before
+# Fields that came when trials were already stored: at their defaults they are no part of an id. Only ever grows.
+_LATER = {"model": ("qk_norm", "tied_head", "experts", "top_k", "balance_weight")}
 
 OptionValue = float | bool | str
 
@@ -85,7 +87,13 @@ class Trial(Settings):
 
     def question(self) -> dict[str, Any]:
         """The canonical content of the id: typed values, no resources, no names or paths."""
-        return self.model_dump(mode="json", exclude={"resources"})
+        content = self.model_dump(mode="json", exclude={"resources"})
+        for section, names in _LATER.items():
+            fields = type(getattr(self, section)).model_fields
+            for name in names:
+                if content[section][name] == fields[name].default:
+                    del content[section][name]
+        return content
 
     @cached_property
     def id(self) -> str:

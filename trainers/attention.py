@@ -45,10 +45,11 @@ class Attention(nn.Module):
     The matrices q, k, v and o hold no values until `trainers.initialisation.initialise` fills them.
 
     Args:
-        shape: width, heads, kv_heads and norm_eps are read.
+        shape: width, heads, kv_heads, norm_eps and qk_norm are read.
         rotary: shared tables of the same head width.
         options: `head_norm` puts an RMSNorm on q and k, or q, k and v, per head and before RoPE, with one gain of head
-            width shared by all heads (HybridNorm, arXiv 2503.04598, section 3).
+            width shared by all heads (HybridNorm, arXiv 2503.04598, section 3). The shape's `qk_norm` does it for q
+            and k where the options do not.
 
     Raises:
         UsageError: if the heads do not divide the width, kv_heads not the heads, or the head width is odd.
@@ -63,7 +64,7 @@ class Attention(nn.Module):
         self.k = nn.Parameter(torch.empty(grouped, shape.width))
         self.v = nn.Parameter(torch.empty(grouped, shape.width))
         self.o = nn.Parameter(torch.empty(shape.width, inner))
-        normed = {"none": "", "qk": "qk", "qkv": "qkv"}[options.head_norm]
+        normed = {"none": "qk" if shape.qk_norm else "", "qk": "qk", "qkv": "qkv"}[options.head_norm]
         self.q_norm = RMSNorm(self.head_width, shape.norm_eps) if "q" in normed else None
         self.k_norm = RMSNorm(self.head_width, shape.norm_eps) if "k" in normed else None
         self.v_norm = RMSNorm(self.head_width, shape.norm_eps) if "v" in normed else None

@@ -16,7 +16,7 @@ class TrainerCatalogue:
     """The architectures and corpora of this package; architectures of the user's own by `package:Name`."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of the architectures that ship, in the order of the paper's Table 1."""
+        """Names of the architectures that ship, in the order of their rows."""
         return architectures.names()
 
     def declaration(self, name: str) -> Declaration:
@@ -36,8 +36,12 @@ class TrainerCatalogue:
         Raises:
             KeyError: if there is no such architecture.
         """
-        own = self.declaration(architecture).parameters(model, blocks, options)
-        return 2 * vocab * model.width + blocks * block_parameters(model) + own
+        declaration = self.declaration(architecture)
+        own = declaration.parameters(model, blocks, declaration.complete(options))
+        if model.qk_norm and "qk_norm" not in declaration.ignores:
+            own += 2 * blocks * (model.width // model.heads)
+        embeddings = vocab * model.width * (1 if model.tied_head else 2)
+        return embeddings + blocks * block_parameters(model) + own
 
     def corpus(self, data: Mapping[str, Any], folder: Path) -> CorpusFacts:
         """Facts of the corpus that a sweep's `data` section names; `text: GLOB` is relative to `folder`.
@@ -57,10 +61,16 @@ class TrainerCatalogue:
 
 
 def block_parameters(model: ModelSettings) -> int:
-    """Matrices of one block: q, k, v, o and SwiGLU's gate, up, down, without norms."""
+    """Matrices of one block, without norms: q, k, v, o; gate, up, down (gelu has no gate), once an expert; a router."""
     grouped = model.kv_heads * (model.width // model.heads)
     attention = 2 * model.width * model.width + 2 * model.width * grouped
-    return attention + 3 * model.width * model.ffn_width
+    swiglu = 3 * model.width * model.ffn_width
+    feedforward = {
+        "swiglu": swiglu,
+        "gelu": 2 * model.width * model.ffn_width,
+        "moe": model.experts * (swiglu + model.width),
+    }
+    return attention + feedforward[model.ffn]
 
 
 CATALOGUE: Catalogue = TrainerCatalogue()

@@ -72,12 +72,16 @@ class TrialModule(LightningModule):
         return MicroBatch(batch.inputs.to(device), batch.targets.to(device), batch.unigram_loss)
 
     def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
-        """Mean cross-entropy in nats a token, in fp32 whatever the precision of the branches."""
+        """Mean cross-entropy in nats a token, in fp32 whatever the precision of the branches.
+
+        What is returned, to be minimised, has a MoE's load-balancing loss in it; what is recorded has not.
+        """
         logits = self.model(batch.inputs)
         loss = functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
         self._losses.append(loss.detach())
         self._unigram_losses.append(batch.unigram_loss)
-        return loss
+        balance = self.model.balance_loss()
+        return loss if balance is None else loss + balance
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

@@ -11,14 +11,14 @@ from keel_lab.settings import ModelSettings
 from keel_lab.trial import Trial
 from trainers import architectures
 from trainers.attention import Attention, Rotary, head_width
-from trainers.feedforward import SwiGLU
-from trainers.initialisation import init_std, initialise
+from trainers.feedforward import MixtureOfExperts, feedforward
+from trainers.initialisation import init_gains, init_std, initialise
 from trainers.norm import at_least_fp32
 from trainers.residual import Architecture, ResidualStack
 
 
 class Transformer(nn.Module):
-    """A decoder-only language model with an untied head.
+    """A decoder-only language model; its head is a matrix of its own or, tied, the embedding.
 
     Matrices hold no values until they are initialised; `build` does both. On the meta device it costs nothing.
 
@@ -29,7 +29,7 @@ class Transformer(nn.Module):
         architecture: the residual scheme, built for this depth.
 
     Raises:
-        UsageError: if the heads do not fit the width.
+        UsageError: if the heads do not fit the width, or top_k the experts.
     """
 
     def __init__(self, shape: ModelSettings, blocks: int, vocab: int, architecture: Architecture) -> None:
@@ -38,11 +38,12 @@ class Transformer(nn.Module):
         branches: list[nn.Module] = []
         for _ in range(blocks):
             branches.append(Attention(shape, rotary, architecture.branch_options))
-            branches.append(SwiGLU(shape.width, shape.ffn_width))
+            branches.append(feedforward(shape))
         self.context = shape.context
         self.embedding = nn.Parameter(torch.empty(vocab, shape.width))
         self.stack = ResidualStack(architecture, branches, shape.width, shape.norm_eps)
-        self.head = nn.Parameter(torch.empty(vocab, shape.width))
+        self.head = self.embedding if shape.tied_head else nn.Parameter(torch.empty(vocab, shape.width))
+        self._balance_weight = shape.balance_weight
         self._calibrate = architecture.calibrate
 
     def forward(
@@ -61,6 +62,14 @@ class Transformer(nn.Module):
             raise ValueError(f"{tokens.shape[-1]} tokens, but the model was built for a context of {self.context}")
         hidden = self.stack(functional.embedding(tokens, self.embedding), states)
         return at_least_fp32(functional.linear(hidden, self.head))
+
+    def balance_loss(self) -> Tensor | None:
+        """The weighted load-balancing losses of the last forward pass, summed over its MoEs; None without any.
+
+        It belongs to what is minimised, not to the loss of the model.
+        """
+        losses = [branch.balance_loss for branch in self.stack.branches if isinstance(branch, MixtureOfExperts)]
+        return self._balance_weight * torch.stack(losses).sum() if losses else None
 
     def calibrate(self, tokens: Int64[Tensor, "batch time"]) -> None:
         """Lets the architecture set its constants from one batch: once, on initial weights, before training.
@@ -81,7 +90,8 @@ def assemble(trial: Trial) -> tuple[Transformer, Architecture]:
     """
     if trial.data is None:
         raise ValueError(f"trial {trial.id} names no corpus, so the size of its vocabulary is unknown")
-    architecture = architectures.find(trial.architecture).build(trial.blocks, trial.options)
+    scheme = architectures.find(trial.architecture)
+    architecture = scheme.build(trial.blocks, scheme.DECLARATION.complete(trial.options))
     return Transformer(trial.model, trial.blocks, trial.data.vocab, architecture), architecture
 
 
@@ -93,5 +103,6 @@ def build(trial: Trial) -> Transformer:
         UsageError: as `assemble`.
     """
     model, architecture = assemble(trial)
-    initialise(model, trial.init_seed, init_std(trial.model), architecture.init_gain)
+    gains = init_gains(trial.model, trial.sublayers, architecture.init_gain)
+    initialise(model, trial.init_seed, init_std(trial.model), gains)
     return model

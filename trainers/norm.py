@@ -1,4 +1,4 @@
-"""RMSNorm, computed in at least fp32 whatever the autocast."""
+"""RMSNorm, computed in at least fp32 whatever the autocast, and the learnt factors that stand beside it."""
 
 from __future__ import annotations
 
@@ -28,3 +28,34 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Normalises the last axis."""
         return functional.rms_norm(at_least_fp32(x), self.gain.shape, self.gain, self.eps)
+
+
+class BareNorm(nn.Module):
+    """`RMSNorm` without its gain."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.width, self.eps = width, eps
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """Normalises the last axis."""
+        return functional.rms_norm(at_least_fp32(x), (self.width,), None, self.eps)
+
+
+class Factor(nn.Module):
+    """factor * x, with a learnt factor: one an entry of the last axis, or a single one for all.
+
+    Like a gain it takes no weight decay, and the product is in at least fp32 even where autocast made x bf16.
+
+    Args:
+        entries: the width of x, or 1.
+        start: the initial value of each.
+    """
+
+    def __init__(self, entries: int, start: float = 1.0) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((entries,), start))
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """Multiplies."""
+        return self.factor * x

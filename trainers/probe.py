@@ -120,7 +120,10 @@ class Probe(Callback):
 
 
 def parts(model: Transformer) -> dict[str, list[nn.Parameter]]:
-    """The model's parameters by part, in the order of the forward pass: each sub-layer with its norms."""
+    """The model's parameters by part, in the order of the forward pass: each sub-layer with its norms.
+
+    A tied head is no part beside the embedding.
+    """
     stack = model.stack
     found: dict[str, list[nn.Parameter]] = {"embedding": [model.embedding]}
     if stack.enter is not None:
@@ -129,7 +132,8 @@ def parts(model: Transformer) -> dict[str, list[nn.Parameter]]:
         found[_sublayer(index)] = [*branch.parameters(), *step.parameters()]
     if stack.exit is not None:
         found["final norm"] = list(stack.exit.parameters())
-    found["head"] = [model.head]
+    if model.head is not model.embedding:
+        found["head"] = [model.head]
     return {name: part for name, part in found.items() if part}
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from trainers.norm import RMSNorm
+from trainers.norm import Factor, RMSNorm
 
 Stream = Float[Tensor, "*batch time width"]
 Factory = Callable[[int, float], nn.Module]  # (width, eps) -> module; RMSNorm itself is one
@@ -58,9 +58,11 @@ class BranchOptions:
 
 @dataclass(frozen=True)
 class Affine:
-    """The default step, x' = post(alpha * x + gamma * F(scale * pre(x))). An absent `pre` or `post` is the identity."""
+    """The default step, post(alpha * skip(x) + gamma * mid(F(scale * pre(x)))); an absent module is the identity."""
 
     pre: Factory | None = None
+    mid: Factory | None = None
+    skip: Factory | None = None
     post: Factory | None = None
     alpha: float = 1.0
     gamma: float = 1.0
@@ -77,6 +79,8 @@ class AffineStep(nn.Module):
     def __init__(self, form: Affine, width: int, eps: float) -> None:
         super().__init__()
         self.pre = form.pre(width, eps) if form.pre else None
+        self.mid = form.mid(width, eps) if form.mid else None
+        self.skip = form.skip(width, eps) if form.skip else None
         self.post = form.post(width, eps) if form.post else None
         self.alpha, self.gamma, self.scale = float(form.alpha), float(form.gamma), float(form.scale)
 
@@ -86,6 +90,10 @@ class AffineStep(nn.Module):
         if self.scale != 1.0:
             inner = self.scale * inner
         out = branch(inner)
+        if self.mid is not None:
+            out = self.mid(out)
+        if self.skip is not None:
+            x = self.skip(x)
         # one kernel each; the scalar is applied after promotion to the stream's dtype, so nothing is rounded to bf16
         x = (
             torch.add(out, x, alpha=self.alpha)
@@ -119,6 +127,16 @@ class Architecture:
     init_gain: Mapping[str, float] = field(default_factory=dict)
     branch_options: BranchOptions = BranchOptions()
     calibrate: Callable[[ResidualStack, Tensor], None] | None = None
+
+
+def vector(width: int, eps: float) -> nn.Module:
+    """The factory of a learnt vector of ones, one factor an entry of the stream."""
+    return Factor(width)
+
+
+def scalar(start: float) -> Factory:
+    """The factory of one learnt factor for the whole stream."""
+    return lambda width, eps: Factor(1, start)
 
 
 def final_norm(wanted: bool) -> Factory | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
 from keel_lab.plan.siblings import with_references
-from keel_lab.settings import GridSchedule, ModelSettings, RampSchedule, TrainSettings
+from keel_lab.settings import MOE_ONLY, GridSchedule, ModelSettings, RampSchedule, TrainSettings
 from keel_lab.spec import quantity, rule
 from keel_lab.spec.label import label_text
 from keel_lab.trial import DataRef, OptionValue, Trial
@@ -62,12 +62,15 @@ class _Expansion:
         """The trial of one combination."""
         architecture, blocks = values["architecture"], values["blocks"]
         declaration = self._catalogue.declaration(architecture)
+        shape = self._section("model", values)
+        idle = {f"model.{name}" for name in (*declaration.ignores, *(MOE_ONLY if shape["ffn"] != "moe" else ()))}
+        values = {key: value for key, value in values.items() if key not in idle}
         words = _words(declaration, values, own)
         trial = Trial(
             architecture=architecture,
-            options={name: _resolved(declaration.options[name], word, 2 * blocks) for name, word in words.items()},
+            options=_options(declaration, words, 2 * blocks),
             blocks=blocks,
-            model=ModelSettings(**self._section("model", values)),
+            model=ModelSettings(**{key: value for key, value in shape.items() if f"model.{key}" not in idle}),
             data=self._data,
             train=TrainSettings(**self._section("train", values)),
             schedule=self._schedule(values),
@@ -138,6 +141,16 @@ def _counts(declaration: Declaration, own: Mapping[str, Any], key: str) -> bool:
     """Whether an axis makes a difference to an architecture."""
     section, name = key.split(".")
     return section != "options" or (name in declaration.options and name not in own)
+
+
+def _options(declaration: Declaration, words: Mapping[str, OptionValue], sublayers: int) -> dict[str, OptionValue]:
+    """Every option as a number, flag or word, but for those that `Option.later` leaves out."""
+    found = {name: _resolved(declaration.options[name], word, sublayers) for name, word in words.items()}
+    return {
+        name: value
+        for name, value in found.items()
+        if not declaration.options[name].later or value != declaration.options[name].default
+    }
 
 
 def _resolved(option: Option, word: OptionValue, sublayers: int) -> OptionValue:

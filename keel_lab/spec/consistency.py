@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keel_lab.errors import Problem
+from keel_lab.settings import MOE_ONLY
 from keel_lab.spec import kind, quantity, rule
 from keel_lab.spec.label import label_text
 from keel_lab.spec.node import Node
@@ -89,12 +90,30 @@ class _Checker:
                 multiple = f"must be a multiple of kv_heads ({groups})"
                 choice = f"must divide heads ({many}): one of {', '.join(fitting)}"
                 self.blame("kv_heads", values, {kv_heads: choice, heads: multiple})
+        self._experts()
         batch, parts = "train.batch_size", "train.accumulate"
         for values in self.combinations(batch, parts):
             if values[batch][0] % values[parts][0]:
                 choice = f"must divide batch_size ({values[batch][0]}), which counts sequences over all micro-batches"
                 multiple = f"must be a multiple of accumulate ({values[parts][0]})"
                 self.blame("accumulate", values, {parts: choice, batch: multiple})
+
+    def _experts(self) -> None:
+        """A MoE's keys: that some FFN is one, if they are not at their defaults, as a resolved sweep writes them."""
+        if all(ffn != "moe" for ffn, _ in self._pool("model.ffn")):
+            for key in (f"model.{name}" for name in MOE_ONLY):
+                given = self.reading.given(key)
+                if given is not None and given.values != (self.reading.default(key),):
+                    allowed = "no FFN of this sweep is a moe, to which alone it applies: set ffn: moe or remove it"
+                    found = given.node.found()
+                    self.problems.setdefault(("moe", key, "", ""), Problem(given.node.place, given.key, found, allowed))
+            return
+        top, many = "model.top_k", "model.experts"
+        for values in self.combinations(top, many):
+            if values[top][0] > values[many][0]:
+                below = f"must be at most experts ({values[many][0]})"
+                above = f"must be at least top_k ({values[top][0]})"
+                self.blame("top_k", values, {top: below, many: above})
 
     def schedule(self) -> None:
         """Learning rates that rise, and warm-ups that end."""

@@ -170,7 +170,13 @@ def of_option(option: Option) -> Kind:
         return _from_function("one of " + ", ".join(option.choices), choose, words=option.choices)
     if option.kind == "rule":
         said = bounds(option)
-        return _from_function(rule.EXAMPLES + (f",{said}" if said else ""), _rule, number=True, words=rule.WORDS)
+        named = f", or {' or '.join(option.names)}" if option.names else ""
+
+        def resolve(value: Any) -> float | str:
+            return _rule(option.names.get(value, value) if isinstance(value, str) else value)
+
+        allowed = rule.EXAMPLES + (f",{said}" if said else "") + named
+        return _from_function(allowed, resolve, number=True, words=(*rule.WORDS, *option.names))
 
     def number(value: Any) -> float:
         checked = _finite(value)

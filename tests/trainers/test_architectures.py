@@ -12,6 +12,7 @@ from keel_lab.architecture import Declaration
 from keel_lab.errors import UsageError
 from keel_lab.settings import ModelSettings
 from keel_lab.spec.rule import resolve
+from tests.trainers.schemes import options
 from trainers import architectures
 from trainers.catalogue import CATALOGUE
 from trainers.model import Transformer
@@ -27,6 +28,8 @@ def variants(name, sublayers):
     for key, option in architectures.find(name).DECLARATION.options.items():
         if option.kind == "flag":
             axes[key] = [False, True]
+        elif option.kind == "choice":
+            axes[key] = list(option.choices)
         else:
             bounds = [
                 b for b in (option.low, option.high) if b is not None and not (option.open_low and b == option.low)
@@ -38,17 +41,24 @@ def variants(name, sublayers):
 @pytest.mark.parametrize("blocks", [1, 3, 8])
 @pytest.mark.parametrize("name", architectures.names())
 def test_parameter_arithmetic_is_the_real_model(name, blocks):
-    for options in variants(name, 2 * blocks):
+    for chosen in variants(name, 2 * blocks):
         with torch.device("meta"):
-            model = Transformer(SHAPE, blocks, 77, architectures.find(name).build(blocks, options))
+            model = Transformer(SHAPE, blocks, 77, architectures.find(name).build(blocks, chosen))
         total = sum(parameter.numel() for parameter in model.parameters())
-        assert CATALOGUE.parameters(name, SHAPE, blocks, options, vocab=77) == total, options
+        assert CATALOGUE.parameters(name, SHAPE, blocks, chosen, vocab=77) == total, chosen
 
 
-def test_names_are_the_rows_of_table_1_in_order():
-    assert CATALOGUE.names() == ("post_ln", "deepnorm", "hybridnorm", "mix_ln", "pre_ln", "keel")
-    titles = [CATALOGUE.declaration(name).title for name in CATALOGUE.names()]
-    assert titles == ["Post-LN", "DeepNorm", "HybridNorm", "Mix-LN", "Pre-LN", "Keel"]
+def test_names_begin_with_the_rows_of_table_1_in_order():
+    names = CATALOGUE.names()
+    assert names[:6] == ("post_ln", "deepnorm", "hybridnorm", "mix_ln", "pre_ln", "keel")
+    assert names[6:9] == ("keel_attempt1", "keel_attempt2", "keel_attempt3")
+    declarations = [CATALOGUE.declaration(name) for name in names]
+    assert [declaration.title for declaration in declarations[:6]] == [
+        "Post-LN", "DeepNorm", "HybridNorm", "Mix-LN", "Pre-LN", "Keel",
+    ]  # fmt: skip
+    rows = [declaration.row for declaration in declarations if declaration.row is not None]
+    assert rows == sorted(set(rows))
+    assert len({declaration.title for declaration in declarations}) == len(names)
 
 
 @pytest.mark.parametrize("name", architectures.names())
@@ -57,21 +67,27 @@ def test_declaration_is_sound(name):
     assert declaration.name == name
     for option in declaration.options.values():
         assert option.help
+        if option.later:
+            assert not isinstance(option.default, str) or option.kind == "choice"
         if option.kind == "flag":
             assert isinstance(option.default, bool)
             continue
+        if option.kind == "choice":
+            assert option.default in option.choices
+            continue
+        assert all(resolve(rule, 32) > 0 for rule in option.names.values())
         value = resolve(option.default, 32)
         assert option.low <= value
         assert value > option.low or not option.open_low
         assert option.high is None or value <= option.high
 
 
-def constants(name, options, blocks=4):
-    stack = ResidualStack(architectures.find(name).build(blocks, options), [torch.nn.Identity()] * 2 * blocks, 8, 1e-5)
+def constants(name, chosen, blocks=4):
+    stack = ResidualStack(architectures.find(name).build(blocks, chosen), [torch.nn.Identity()] * 2 * blocks, 8, 1e-5)
     return [(step.alpha, step.pre is not None, step.post is not None) for step in stack.steps], stack.exit is not None
 
 
-KEEL = {"alpha": 8.0, "final_norm": False, "exemption": True, "first_ffn_norm": True}
+KEEL = options("keel", 4)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +137,7 @@ import sys
 from trainers.catalogue import CATALOGUE
 from keel_lab.settings import ModelSettings
 for name in CATALOGUE.names():
-    options = {key: 1.0 for key in CATALOGUE.declaration(name).options}
+    options = {key: 1.0 for key, option in CATALOGUE.declaration(name).options.items() if option.kind != "choice"}
     assert CATALOGUE.parameters(name, ModelSettings(), 16, options, 256) > 0
 heavy = {"torch", "lightning", "ray", "mlflow", "pandas", "numpy"} & set(sys.modules)
 sys.exit(f"imported {heavy}" if heavy else 0)

@@ -18,6 +18,7 @@ from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 from tests.trainers.job_cases import SHAPE, Fit, trial
+from tests.trainers.schemes import options
 from trainers.diagnosis import ReplayError, diagnose
 from trainers.model import build
 from trainers.probe import Probe, _attention_logit, parts
@@ -40,11 +41,23 @@ def stored(
     return root, result
 
 
-@pytest.mark.parametrize(("architecture", "options"), [("pre_ln", {}), ("hybridnorm", {}), ("keel", None)])
-def test_a_replay_changes_no_number(fit: Fit, data: Path, tmp_path: Path, architecture: str, options: object) -> None:
-    if options is None:
-        options = {"alpha": 4.0, "final_norm": False, "exemption": True, "first_ffn_norm": True}
-    changes = {"architecture": architecture, "options": options, "blocks": 2}
+@pytest.mark.parametrize(
+    ("architecture", "shape"),
+    [
+        ("pre_ln", {}),
+        ("hybridnorm", {}),
+        ("keel", {}),
+        ("admin", {"tied_head": True, "ffn": "gelu"}),
+        ("residual_dual", {"ffn": "moe", "qk_norm": True}),
+        ("rezero", {}),
+        ("highway", {}),
+    ],
+)
+def test_a_replay_changes_no_number(
+    fit: Fit, data: Path, tmp_path: Path, architecture: str, shape: dict[str, object]
+) -> None:
+    changes = {"architecture": architecture, "options": options(architecture, 2), "blocks": 2}
+    changes["model"] = SHAPE.model_copy(update=shape)
     changes["train"] = TrainSettings(batch_size=4, accumulate=2)
     report = fit(STEPS, **changes)
     execution = {key: value for key, value in report.execution.items() if key not in ("unigram_entropy", "chance")}

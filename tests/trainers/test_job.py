@@ -15,7 +15,8 @@ from keel_lab.schedule.reporting import Resume
 from keel_lab.settings import GridSchedule, Resources, TrainSettings
 from keel_lab.trial import DataRef
 from tests.trainers.job_cases import SHAPE, Fit, MemoryReport, poison, same, trial
-from trainers import job
+from tests.trainers.schemes import options
+from trainers import architectures, job
 from trainers.data.shard import Shard
 
 
@@ -33,6 +34,16 @@ def test_stopped_and_resumed_equals_never_stopped(fit: Fit, accumulate: int) -> 
     assert same(first["state_dict"], second["state_dict"])
     assert same(first["optimizer_states"], second["optimizer_states"])
     assert first["global_step"] == second["global_step"] == 18
+
+
+@pytest.mark.parametrize("name", architectures.names())
+def test_every_architecture_goes_on_bit_for_bit(fit: Fit, name: str) -> None:
+    """Its learnt factors and its profile are in the checkpoint, and so is a MoE's router."""
+    changes = {"architecture": name, "options": options(name, 2), "blocks": 2}
+    changes["model"] = SHAPE.model_copy(update={"ffn": "moe", "qk_norm": True, "init_std": "match_width"})
+    whole, parts = fit(5, **changes), fit(5, stops=(3,), **changes)
+    assert parts.curve.to_parquet() == whole.curve.to_parquet()
+    assert same(parts.weights(), whole.weights())
 
 
 def test_a_run_whose_curve_is_already_over_trains_no_further(fit: Fit, data: Path, tmp_path: Path) -> None:

@@ -8,22 +8,21 @@ from torch.nn import functional
 
 from keel_lab.errors import UsageError
 from keel_lab.settings import ModelSettings, RampSchedule, TrainSettings
-from keel_lab.spec.rule import resolve
 from keel_lab.trial import DataRef, Trial
+from tests.trainers.schemes import options
 from trainers import architectures
 from trainers.initialisation import decay_groups
 from trainers.model import Transformer, assemble, build
-from trainers.norm import RMSNorm
+from trainers.norm import BareNorm, Factor, RMSNorm
 from trainers.residual import Affine, Architecture
 
 VOCAB = 61
 
 
 def trial(name, blocks=2, data=True, **shape):
-    options = {key: option.default for key, option in architectures.find(name).DECLARATION.options.items()}
     return Trial(
         architecture=name,
-        options={k: v if isinstance(v, bool) else resolve(v, 2 * blocks) for k, v in options.items()},
+        options=options(name, blocks),
         blocks=blocks,
         model=ModelSettings(**({"context": 16, "init_std": "match_width"} | shape)),
         data=DataRef(fingerprint="0", tokenizer="bytes", vocab=VOCAB) if data else None,
@@ -32,13 +31,25 @@ def trial(name, blocks=2, data=True, **shape):
     )
 
 
+def awake(name):
+    """A model whose branches count from the start: ReZero's gates are shut at first, Highway's nearly."""
+    model = build(trial(name))
+    with torch.no_grad():
+        for step in model.stack.steps:
+            if name == "rezero":
+                step.mid.factor.fill_(1.0)
+            elif name == "highway":
+                step.bias.zero_()
+    return model
+
+
 def tokens(batch=3, time=16):
     return torch.randint(0, VOCAB, (batch, time), generator=torch.Generator().manual_seed(5))
 
 
 @pytest.mark.parametrize("name", architectures.names())
 def test_future_tokens_do_not_change_past_logits(name):
-    model = build(trial(name))
+    model = awake(name)
     before = tokens()
     after = before.clone()
     after[:, 9:] = (after[:, 9:] + 1) % VOCAB
@@ -51,11 +62,19 @@ def test_future_tokens_do_not_change_past_logits(name):
 
 @pytest.mark.parametrize("name", architectures.names())
 def test_order_of_the_past_matters(name):
-    model, before = build(trial(name)), tokens()
+    model, before = awake(name), tokens()
     after = before.clone()
     after[:, [2, 7]] = before[:, [7, 2]]
     with torch.no_grad():
         assert not torch.allclose(model(before)[:, -1], model(after)[:, -1], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", architectures.names())
+def test_gradients_reach_every_parameter(name):
+    model = awake(name)
+    functional.cross_entropy(model(tokens()).flatten(0, 1), tokens().roll(1, -1).flatten()).backward()
+    still = [key for key, parameter in model.named_parameters() if not bool(parameter.grad.any())]
+    assert still == []
 
 
 @pytest.mark.parametrize("name", architectures.names())
@@ -80,23 +99,23 @@ def test_learns(name):
 @pytest.mark.parametrize("name", architectures.names())
 def test_stream_norms_and_logits_stay_fp32(name, autocast):
     model = build(trial(name))
-    seen: dict[str, set[torch.dtype]] = {"branch": set(), "norm": set(), "step": set()}
+    fp32 = [module for module in model.modules() if isinstance(module, RMSNorm | BareNorm | Factor)]
+    fp32 += [*model.stack.steps, *filter(None, (model.stack.enter, model.stack.exit))]
+    seen: dict[str, set[torch.dtype]] = {"branch": set(), "fp32": set()}
 
     def watch(kind):
         return lambda module, inputs, output: seen[kind].add(output.dtype)
 
-    for step, branch in zip(model.stack.steps, model.stack.branches, strict=True):
-        step.register_forward_hook(watch("step"))
+    for branch in model.stack.branches:
         branch.register_forward_hook(watch("branch"))
-    for module in model.modules():
-        if isinstance(module, RMSNorm):
-            module.register_forward_hook(watch("norm"))
+    for module in fp32:
+        module.register_forward_hook(watch("fp32"))
     states = []
     with torch.autocast("cpu", dtype=torch.bfloat16) if autocast else nullcontext():
         logits = model(tokens(), states)
         functional.cross_entropy(logits.flatten(0, 1), tokens().flatten()).backward()
     assert seen["branch"] == {torch.bfloat16 if autocast else torch.float32}
-    assert seen["norm"] == seen["step"] == {torch.float32}
+    assert seen["fp32"] == {torch.float32}
     assert {state.dtype for state in states} == {torch.float32}
     assert logits.dtype == torch.float32
     assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
@@ -109,6 +128,29 @@ def test_a_weak_branch_survives_beside_a_large_alpha_in_bf16():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert step(x, lambda u: out).tolist() == [[512.5] * 4]
         assert Affine(alpha=512.0, gamma=0.25)(4, 1e-5)(x, lambda u: out).tolist() == [[512.125] * 4]
+
+
+@torch.no_grad()
+def test_a_bf16_stream_loses_the_branch_that_an_fp32_stream_keeps():
+    """Keel's step at alpha = L = 512 with stream and branch of unit variance; the branch is bf16 under autocast."""
+    x, out = torch.randn(2, 64, 256, generator=torch.Generator().manual_seed(0))
+    out = out.bfloat16()
+    bare, keel = Affine(alpha=512.0)(256, 1e-5), Affine(post=RMSNorm, alpha=512.0)(256, 1e-5)
+    in_float64 = Affine(post=RMSNorm, alpha=512.0)(256, 1e-5).double()
+    exact = in_float64(x.double(), lambda u: out.double())
+    effect = exact - in_float64(x.double(), torch.zeros_like)
+
+    def error(found):
+        """Of the step's result, in units of what the branch does to it."""
+        return float((found - exact).norm() / effect.norm())
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert error(keel(x, lambda u: out)) < 1e-3
+        rounded = x.bfloat16()  # what this stream would be, were the norm before it not in fp32
+        assert error(keel(rounded, lambda u: out).bfloat16()) > 1.0
+        unmoved = bare(rounded, lambda u: out) == 512.0 * rounded
+        assert float(unmoved.float().mean()) > 0.5
+        assert not bool((bare(x, lambda u: out) == 512.0 * x).any())
 
 
 def test_states_are_entry_and_every_sublayer():

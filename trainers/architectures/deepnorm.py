@@ -3,7 +3,7 @@
 Source: Wang et al., arXiv 2203.00555, sections 4.1 and 4.2 (decoder-only column of Figure 2).
 Init: beta = (8M)^(-1/4) = (4L)^(-1/4) on v, o and the FFN's matrices; q and k are untouched. The FFN of the source has
 two matrices; of SwiGLU's three, gate, up and down are all scaled. The Keel paper (arXiv 2601.19895) states
-beta = L^(-1/4): that variant is `beta: L^-0.25`.
+beta = L^(-1/4): that variant is `beta: keel_paper`. Of a MoE's matrices the experts' count as the FFN's.
 Watch: beta shrinks the branch by beta^2 at attention and beta^3 at SwiGLU, so with init_std 0.02 at a small width the
 branches start very weak.
 """
@@ -34,7 +34,14 @@ DECLARATION = Declaration(
     parameters=_parameters,
     options={
         "alpha": Option("rule", "L^0.25", "factor on the residual stream", low=0.0, open_low=True),
-        "beta": Option("rule", "(4L)^-0.25", "factor on the initial v, o and FFN matrices", low=0.0, open_low=True),
+        "beta": Option(
+            "rule",
+            "(4L)^-0.25",
+            "factor on the initial v, o and FFN matrices",
+            low=0.0,
+            open_low=True,
+            names={"deepnet": "(4L)^-0.25", "keel_paper": "L^-0.25"},
+        ),
     },
     row=1,
 )

@@ -29,6 +29,7 @@ DECLARATION = Declaration(
     source="arXiv 2503.04598, section 3",
     parameters=_parameters,
     row=2,
+    ignores=("qk_norm",),
 )
 
 
