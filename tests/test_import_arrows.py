@@ -14,7 +14,7 @@ FORBIDDEN = {
     "trainers": {"analysis", "ray", "mlflow", "pandas"},
     "analysis": {"trainers", "torch", "lightning", "ray", "mlflow"},
 }
-COMPOSITION_ROOT = ROOT / "keel_lab" / "cli.py"
+COMPOSITION_ROOT = ROOT / "keel_lab" / "composition.py"
 
 
 def imported(path):
