@@ -36,7 +36,7 @@ COLUMNS: dict[str, Column] = {
     "blocks": Column("int64", "blocks", "depth"),
     "sublayers": Column("int64", "sub-layers", "depth, L = 2 x blocks"),
     "width": Column("int64", "features", "width of the residual stream"),
-    "parameters": Column("int64", "parameters", "trainable parameters"),
+    "parameters": Column("int64", "parameters", "trainable parameters; 0 where the trainer does not say"),
     "init_seed": Column("int64", "", "seed of the initial weights"),
     "data_seed": Column("int64", "", "seed of the data order"),
     "protocol": Column("str", "", "ramp or grid"),

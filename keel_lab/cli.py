@@ -20,7 +20,7 @@ from keel_lab import __version__
 from keel_lab.errors import KeelLabError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {  # heading: command: module
-    "A sweep file": {"plan": "files"},
+    "A sweep file": {"validate": "files", "plan": "files", "schema": "files"},
     "Running": {"run": "running", "resume": "running"},
     "Looking": {"status": "looking", "report": "looking"},
     "Verdicts": {"judge": "verdicts", "rejudge": "verdicts", "explain": "verdicts"},
@@ -32,15 +32,18 @@ class Commands(click.Group):
     """Loads a command's module when the command is called, and all of them, none of which is heavy, for the help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the help."""
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, from the function of its name in its module."""
         if cmd_name not in MODULES:
             return None
         command: click.Command = getattr(importlib.import_module(f"keel_lab.commands.{MODULES[cmd_name]}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Under the headings of `SECTIONS`."""
         for heading, names in SECTIONS.items():
             with formatter.section(heading):
                 rows = [(name, self.get_command(ctx, name)) for name in names]

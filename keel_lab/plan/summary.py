@@ -91,11 +91,16 @@ class Summary:
             ("trials", f"{self.trials:,} in {_count(len(self.cells), 'cell')}; {duplicates}"),
             ("already done", reused),
             ("left to run", f"{_count(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
-            ("corpus", f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"),
+            ("corpus", self._corpus()),
             ("estimated time", self._time(left)),
         ]
         width = max(len(name) for name, _ in facts)
         return "\n".join([_table(self.cells), "", *(f"{name:<{width}}  {value}" for name, value in facts)])
+
+    def _corpus(self) -> str:
+        if not self.facts.vocab:
+            return "none"
+        return f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"
 
     def _time(self, left: int) -> str:
         if not left:
@@ -191,7 +196,7 @@ def _cell_json(summary: CellSummary) -> dict[str, Any]:
         "axes": dict(summary.cell.axes),
         "trials": summary.trials,
         "done": summary.done,
-        "parameters": summary.parameters,
+        "parameters": summary.parameters or None,
         "steps": summary.steps,
         "tokens": summary.tokens,
         "seconds": summary.seconds,
@@ -216,7 +221,7 @@ def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
         *(label_text(values[name]) if name in values else "-" for name in axes),
         str(row.trials),
         str(row.done),
-        f"{row.parameters:,}",
+        f"{row.parameters:,}" if row.parameters else "unknown",
         f"{row.steps:,}",
         f"{row.tokens:,}",
         "unknown" if row.seconds is None else duration_text(row.seconds),

@@ -17,6 +17,7 @@ from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
 from keel_lab.schedule.settled import settled_results
+from keel_lab.schedule.shapes import one_of_each_shape
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
@@ -119,15 +120,8 @@ class _Run:
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
-        shapes: dict[str, Trial] = {}
-        for planned in self._sweep.trials:
-            if planned.trial.id not in self._settled:
-                question = planned.trial.question()
-                key = repr(
-                    [question[part] for part in ("trainer", "architecture", "options", "blocks", "model", "train")]
-                )
-                shapes.setdefault(key, planned.trial)
-        problems = self._executor.preflight(list(shapes.values()))
+        left = [planned.trial for planned in self._sweep.trials if planned.trial.id not in self._settled]
+        problems = self._executor.preflight(one_of_each_shape(left))
         if problems:
             raise UsageError("\n".join(dict.fromkeys(problems)))
 

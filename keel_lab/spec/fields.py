@@ -30,6 +30,7 @@ TOP = (
     "name",
     "question",
     "protocol",
+    "trainer",
     "grid",
     "per_architecture",
     "model",

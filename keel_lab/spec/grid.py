@@ -118,6 +118,8 @@ class GridReader:
             try:
                 self.catalogue.declaration(value)
             except KeyError as error:
+                if ":" in value:
+                    raise ValueError(f"must be an architecture that can be loaded: {error.args[0]}") from error
                 raise ValueError(f"must be one of {', '.join(names)}, or package.module:Name") from error
             except KeelLabError as error:
                 raise ValueError(f"must be an architecture that can be loaded: {error}") from error

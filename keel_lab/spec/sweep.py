@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keel_lab.detect.thresholds import Thresholds
+from keel_lab.own_trainer import DEFAULT
 from keel_lab.settings import Budget, Resources
 
 
@@ -40,6 +41,7 @@ class SweepSpec:
         axes: the keys that the grid or a list gives, constants of the grid included, in the file's order.
         options: `per_architecture`: values by architecture and option.
         constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule).
+        trainer: the module that trains, see `keel_lab.own_trainer`.
     """
 
     name: str
@@ -54,6 +56,7 @@ class SweepSpec:
     axes: tuple[Axis, ...]
     options: Mapping[str, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[str, Mapping[str, Any]]
+    trainer: str = DEFAULT
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -72,6 +75,7 @@ class SweepSpec:
                 name: {option: list(values) for option, values in own.items()} for name, own in self.options.items()
             },
             "constants": {name: dict(values) for name, values in self.constants.items()},
+            **({} if self.trainer == DEFAULT else {"trainer": self.trainer}),  # as sweeps stored before it was
         }
 
     @classmethod
