@@ -21,9 +21,10 @@ from keel_lab.errors import KeelLabError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {  # heading: command: module
     "A sweep file": {"validate": "files", "plan": "files", "schema": "files"},
-    "Running": {"run": "running", "resume": "running"},
-    "Looking": {"status": "looking", "report": "looking"},
+    "Running": {"run": "running", "resume": "running", "retry": "running"},
+    "Looking": {"status": "looking", "logs": "looking", "report": "looking"},
     "Verdicts": {"judge": "verdicts", "rejudge": "verdicts", "explain": "verdicts"},
+    "MLflow": {"sync": "mirror", "ui": "mirror"},
 }
 MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 

@@ -172,7 +172,8 @@ def _cells(plan: Plan, done: Collection[str], step_seconds: StepSeconds) -> Iter
 
 
 def _tokens(trial: Trial) -> int:
-    return trial.tokens_per_step * trial.schedule.steps
+    """Tokens of a whole trial; 0 for one without a corpus."""
+    return trial.tokens_per_step * trial.schedule.steps if trial.data is not None else 0
 
 
 def _seconds(trial: Trial, step_seconds: StepSeconds) -> float | None:

@@ -12,7 +12,9 @@ from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.opening import OpenedSweep, changed
+from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import TrialResult
+from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
@@ -39,11 +41,13 @@ class LaunchOptions:
         executor: `ray` or `local`.
         ray_address: a running Ray cluster.
         tracking: MLflow's URI, or `off`.
+        again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
     """
 
     executor: str = "ray"
     ray_address: str | None = None
     tracking: str | None = None
+    again: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,20 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
-            proposer, budget = ListProposer(sweep.trials), opened.spec.budget
+            proposer, budget = ListProposer(_chosen(sweep, root, options.again)), opened.spec.budget
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
         _finish(summary, sweep, tracker, reporting)
     return summary.exit_code
+
+
+def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Sequence[PlannedTrial]:
+    if again is None:
+        return sweep.trials
+    for trial_id in again:
+        Trials(root).forget_attempts(trial_id)
+    return [planned for planned in sweep.trials if planned.trial.id in again]
 
 
 def say(text: str) -> None:
@@ -104,23 +116,10 @@ def _executor(options: LaunchOptions, resources: Resources) -> Executor:
     return RayExecutor(resources, options.ray_address)
 
 
-class _Cursor:
-    """Where delivery to the tracking server stands, kept with the sweep."""
-
-    def __init__(self, root: Root, name: str) -> None:
-        self._sweeps, self._name = Sweeps(root), name
-
-    def load(self) -> dict[str, object]:
-        return self._sweeps.delivered(self._name)
-
-    def save(self, data: dict[str, object]) -> None:
-        self._sweeps.set_delivered(self._name, data)
-
-
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     if uri is None:
         return NullTracker()
-    tracker = MlflowTracker(sweep, root.uri, uri, _Cursor(root, sweep.name))
+    tracker = MlflowTracker(sweep, root.uri, uri, DeliveryCursor(root, sweep.name))
     trials = Trials(root)
 
     def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:

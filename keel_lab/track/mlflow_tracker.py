@@ -146,7 +146,7 @@ class MlflowTracker:
             server = f" --tracking {shown(self.uri)}" if ui_command(self.uri) is None else ""
             yield (
                 f"{' and '.join(what)} {verb} not delivered to {shown(self.uri)}: {why}; "
-                f"`keel-lab resume {self._name}{server}` delivers {'it' if verb == 'was' else 'them'}"
+                f"`keel-lab sync {self._name}{server}` delivers {'it' if verb == 'was' else 'them'}"
             )
         if self._writer.cursor_error:
             yield (
