@@ -24,14 +24,14 @@ SCHEMA = 1
 FORMATS = ("text", "md", "csv", "json")
 
 
-def build(names: Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
+def build(names: str | Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
     """The report of one or several sweeps; equal results give equal bytes in every format.
 
     Ramp sweeps give one table a ramp, grid sweeps one a schedule. `csv` has a row a cell; `json` adds every seed's
     reading.
 
     Args:
-        names: sweeps in storage.
+        names: a sweep in storage, or several.
         storage: the storage root; None for KEEL_LAB_STORAGE, else `./keel-lab-store`.
         format: `text` for terminals, `md`, `csv` or `json`.
 
@@ -40,7 +40,7 @@ def build(names: Sequence[str], storage: Root | Path | str | None = None, format
     """
     if format not in FORMATS:
         raise UsageError(f"report format {format!r} is not known; formats are text, md, csv and json")
-    sweeps = read(names, open_root(storage))
+    sweeps = read([names] if isinstance(names, str) else names, open_root(storage))
     if format == "csv":
         return _csv(sweeps)
     if format == "json":

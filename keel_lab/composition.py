@@ -6,10 +6,12 @@ and a command loads only what it uses.
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.explanation import Explanation
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from keel_lab.diagnostics import Diagnostics, Window
     from keel_lab.plan.opening import OpenedSweep
     from keel_lab.result import TrialResult
-    from keel_lab.schedule.launch import Reporting
+    from keel_lab.schedule.launch import LaunchOptions, Reporting
+    from keel_lab.schedule.summary import RunSummary
     from keel_lab.store.lookup import FoundTrial
     from keel_lab.store.root import Root
     from keel_lab.trial import Trial
+
+EXECUTORS = ("ray", "local")
 
 
 def catalogue() -> Catalogue:
@@ -45,6 +50,44 @@ def reopen_sweep(name: str, root: Root) -> OpenedSweep:
     from keel_lab.plan import opening
 
     return opening.reopen_sweep(name, root, catalogue())
+
+
+def launch(
+    opened: OpenedSweep, root: Root, options: LaunchOptions, form: str, show: Callable[[str], None]
+) -> RunSummary:
+    """See `schedule.launch.launch`; the report is in the format `form`."""
+    from keel_lab.schedule import launch as launching
+
+    return launching.launch(opened, root, catalogue(), reporting([opened.spec.name], root, form), options, show)
+
+
+def run_file(
+    file: Path,
+    overrides: Sequence[str] | Mapping[str, Any],
+    storage: str | Path | None,
+    executor: str,
+    ray_address: str | None,
+    tracking: str | None,
+) -> RunSummary:
+    """See `keel_lab.run`."""
+    from keel_lab.errors import UsageError
+    from keel_lab.schedule.launch import SIGNALLED, LaunchOptions
+    from keel_lab.store.root import resolve_root
+
+    if executor not in EXECUTORS:
+        raise UsageError(f"executor: found {executor!r}; must be {' or '.join(EXECUTORS)}")
+    if isinstance(overrides, str):
+        raise UsageError(f"overrides: found the text {overrides!r}; give a list of texts, or a dict")
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    root = resolve_root(None if storage is None else str(storage))
+    options = LaunchOptions(executor, ray_address, tracking)
+    summary = launch(open_sweep(file, overrides), root, options, "text", lambda table: None)
+    if summary.exit_code == SIGNALLED + signal.SIGINT:
+        raise KeyboardInterrupt
+    if summary.exit_code > SIGNALLED:
+        raise SystemExit(summary.exit_code)
+    return summary
 
 
 def reporting(names: Sequence[str], root: Root, form: str) -> Reporting:

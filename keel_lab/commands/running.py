@@ -67,8 +67,8 @@ def retry(context: click.Context, /, name: str, trials: tuple[str, ...], failed:
 
 
 def _launch(opened: OpenedSweep, root: Root, options: dict[str, Any], again: frozenset[str] | None = None) -> int:
-    from keel_lab.composition import catalogue, reporting
-    from keel_lab.schedule.launch import LaunchOptions, launch
+    from keel_lab.composition import launch
+    from keel_lab.schedule.launch import LaunchOptions
 
     chosen = LaunchOptions(options["executor"], options["ray_address"], options["tracking"], again)
-    return launch(opened, root, catalogue(), reporting([opened.spec.name], root, options["form"]), chosen)
+    return launch(opened, root, chosen, options["form"], lambda table: click.echo(table, nl=False)).exit_code

@@ -65,8 +65,23 @@ class Reporting:
     figures: Callable[[], Sequence[Path]]
 
 
-def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Reporting, options: LaunchOptions) -> int:
-    """Runs what is left of a sweep, prints its report to standard output, and returns the exit code.
+def launch(
+    opened: OpenedSweep,
+    root: Root,
+    catalogue: Catalogue,
+    reporting: Reporting,
+    options: LaunchOptions,
+    show: Callable[[str], None],
+) -> RunSummary:
+    """Runs what is left of a sweep, and reports it.
+
+    Args:
+        opened: the sweep.
+        root: storage.
+        catalogue: writes its corpus.
+        reporting: its report.
+        options: how to run.
+        show: is given the table when the sweep ends.
 
     Raises:
         KeelLabError: if it cannot be run as asked; nothing was run then.
@@ -89,8 +104,8 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
-        _finish(summary, sweep, tracker, reporting)
-    return summary.exit_code
+        _finish(summary, sweep, tracker, reporting, show)
+    return summary
 
 
 def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Sequence[PlannedTrial]:
@@ -131,11 +146,13 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     return tracker
 
 
-def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting) -> None:
-    """Prints the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
+def _finish(
+    summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting, show: Callable[[str], None]
+) -> None:
+    """Shows the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
     interrupted = summary.exit_code > SIGNALLED
     if (summary.completed or summary.diverged) and not interrupted:  # who presses Ctrl-C wants the prompt
-        print(reporting.table(), end="", flush=True)  # noqa: T201
+        show(reporting.table())
         figures = reporting.figures()
         for figure in figures:
             say(f"figure: {figure}")

@@ -227,6 +227,7 @@ class _Run:
             reason=reason if left else "",
             failures={planned.name: failure for planned, failure in self._given_up.values()},
             warnings=tuple(self._audience.warnings.values()),
+            sweep=self._sweep.name,
         )
 
     def _exit_code(self, left: int) -> int:
