@@ -20,7 +20,7 @@ from keel_lab import __version__
 from keel_lab.errors import KeelLabError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {  # heading: command: module
-    "A sweep file": {"validate": "files", "plan": "files", "schema": "files"},
+    "A sweep file": {"init": "files", "validate": "files", "plan": "files", "schema": "files"},
     "Running": {"run": "running", "resume": "running", "retry": "running"},
     "Looking": {"status": "looking", "logs": "looking", "report": "looking"},
     "Verdicts": {"judge": "verdicts", "rejudge": "verdicts", "explain": "verdicts"},

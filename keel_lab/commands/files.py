@@ -11,6 +11,16 @@ from keel_lab.commands.options import AS_JSON, FILE, OVERRIDES, STORAGE, open_ro
 
 
 @click.command()
+@click.argument("file", type=click.Path(path_type=Path), default="sweep.yaml")
+def init(file: Path) -> None:
+    """Write a commented sweep to FILE (else sweep.yaml) that runs as it is; a file that is there is left alone."""
+    from keel_lab.starter import write_starter
+
+    write_starter(file)
+    click.echo(f"{file}: written; keel-lab plan {file} shows what it runs, keel-lab run {file} runs it", err=True)
+
+
+@click.command()
 @FILE
 @OVERRIDES
 @AS_JSON

@@ -12,7 +12,7 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -48,7 +48,8 @@ def show(name: str | None, uri: str, port: int | None, *, browser: bool) -> None
     with _server(uri, base) as server:
         _present(base if experiment is None else experiment_url(uri, experiment, base), browser)
         _say("Ctrl-C ends it")
-        server.wait()
+        with suppress(KeyboardInterrupt):
+            server.wait()
 
 
 def _experiment(name: str, uri: str) -> str:

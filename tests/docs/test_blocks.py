@@ -1,4 +1,4 @@
-"""The code in docs/ does what the page says: files are written, commands and Python are run, shown output is compared."""
+"""The code in docs/ does what its page says: files are written, commands and Python run, shown output compared."""
 
 from __future__ import annotations
 
