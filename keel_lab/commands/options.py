@@ -22,7 +22,7 @@ STORAGE = click.option("--storage", metavar="URI", help="Storage root; else KEEL
 TRACKING = click.option("--tracking", metavar="URI|off", help="MLflow; else MLFLOW_TRACKING_URI, else SQLite.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 SWEEP = click.option("--sweep", metavar="NAME", shell_complete=sweep_names, help="Look for TRIAL in this sweep only.")
-FORMATS = click.Choice(["text", "md", "csv", "json"])
+FORMATS = click.Choice(["text", "md", "csv", "json", "tex"])
 FORMAT = click.option("--format", "form", type=FORMATS, default="text", show_default=True, help="Of the report.")
 
 

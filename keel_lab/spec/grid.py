@@ -73,7 +73,7 @@ class GridReader:
         for word in fields.SEEDS[1:]:
             if "seed" in self.axes and word in entries:
                 allowed = (
-                    "seed sets init_seed and data_seed: give seed alone, or the two apart (grid.seed=null removes it)"
+                    "seed sets init_seed and data_seed: give it alone, or the two apart (grid.seed=null removes it)"
                 )
                 self._refuse(entries[word], f"grid.{word}", f"{word} beside seed", allowed)
 
