@@ -36,7 +36,7 @@ COLUMNS: dict[str, Column] = {
     "blocks": Column("int64", "blocks", "depth"),
     "sublayers": Column("int64", "sub-layers", "depth, L = 2 x blocks"),
     "width": Column("int64", "features", "width of the residual stream"),
-    "parameters": Column("int64", "parameters", "trainable parameters"),
+    "parameters": Column("int64", "parameters", "trainable parameters; 0 where the trainer does not say"),
     "init_seed": Column("int64", "", "seed of the initial weights"),
     "data_seed": Column("int64", "", "seed of the data order"),
     "protocol": Column("str", "", "ramp or grid"),
@@ -57,7 +57,7 @@ COLUMNS: dict[str, Column] = {
     "max_lr_kind": Column("str", "", "measured, censored, not_learned or undecided; ramps only"),
     "val_loss": Column("float64", "nats/token", "final validation loss, where the protocol measures it"),
     "steps": Column("Int64", "steps", "steps run"),
-    "tokens": Column("Int64", "tokens", "tokens seen"),
+    "tokens": Column("Int64", "tokens", "tokens seen, by batch size and context"),
     "seconds_per_step": Column("float64", "s", "median wall time of a step"),
     "seconds": Column("float64", "s", "wall time from start to finish of the last attempt"),
 }

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.readings import SweepReadings, open_root, read
-from analysis.tables import caption, grid, max_lr, max_lr_records
+from analysis.tables import caption, grid, max_lr, max_lr_paper, max_lr_records
+from analysis.tables.latex import to_latex
 from analysis.tables.layout import Table, to_markdown, to_text
 from keel_lab.errors import UsageError
 from keel_lab.spec.label import label_text
@@ -21,30 +22,33 @@ if TYPE_CHECKING:
     from keel_lab.store.root import Root
 
 SCHEMA = 1
-FORMATS = ("text", "md", "csv", "json")
+FORMATS = ("text", "md", "csv", "json", "tex")
 
 
-def build(names: Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
+def build(names: str | Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
     """The report of one or several sweeps; equal results give equal bytes in every format.
 
     Ramp sweeps give one table a ramp, grid sweeps one a schedule. `csv` has a row a cell; `json` adds every seed's
     reading.
 
     Args:
-        names: sweeps in storage.
+        names: a sweep in storage, or several.
         storage: the storage root; None for KEEL_LAB_STORAGE, else `./keel-lab-store`.
-        format: `text` for terminals, `md`, `csv` or `json`.
+        format: `text` for terminals, `md`, `csv`, `json`, or `tex` for papers: LaTeX with booktabs, Table 1 in the
+            paper's form.
 
     Raises:
         UsageError: if there is no such sweep or format, or one CSV was asked of both ramp and grid sweeps.
     """
     if format not in FORMATS:
-        raise UsageError(f"report format {format!r} is not known; formats are text, md, csv and json")
-    sweeps = read(names, open_root(storage))
+        raise UsageError(f"report format {format!r} is not known; formats are {', '.join(FORMATS)}")
+    sweeps = read([names] if isinstance(names, str) else names, open_root(storage))
     if format == "csv":
         return _csv(sweeps)
     if format == "json":
         return _json(sweeps)
+    if format == "tex":
+        return _tex(sweeps)
     tables: list[Table] = [max_lr.layout(table) for table in max_lr.tables(sweeps)]
     tables += [grid.layout(table) for table in grid.tables(sweeps)]
     write = to_text if format == "text" else to_markdown
@@ -107,6 +111,15 @@ def _csv(sweeps: Sequence[SweepReadings]) -> str:
     writer.writeheader()
     writer.writerows({key: _flat(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _tex(sweeps: Sequence[SweepReadings]) -> str:
+    tables = [max_lr_paper.layout(table) for table in max_lr.tables(sweeps)]
+    tables += [grid.layout(table) for table in grid.tables(sweeps)]
+    ahead = [f"% {line}\n" for line in map(caption.progress, sweeps) if line is not None]
+    name = "-".join(sweep.stored.name for sweep in sweeps)
+    labels = [name, *(f"{name}-{number}" for number in range(2, len(tables) + 1))]
+    return "\n".join([*ahead, *map(to_latex, tables, labels)])
 
 
 def _flat(value: Any) -> Any:

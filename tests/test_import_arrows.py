@@ -14,7 +14,7 @@ FORBIDDEN = {
     "trainers": {"analysis", "ray", "mlflow", "pandas"},
     "analysis": {"trainers", "torch", "lightning", "ray", "mlflow"},
 }
-COMPOSITION_ROOT = ROOT / "keel_lab" / "cli.py"
+COMPOSITION_ROOT = ROOT / "keel_lab" / "composition.py"
 
 
 def imported(path):
@@ -64,6 +64,19 @@ def test_help_imports_nothing_heavy(tmp_path):
     code, names = modules_after("--help", cwd=tmp_path)
     assert code == "0"
     assert not names & (HEAVY | {"pydantic", "pyarrow", "numpy", "ruamel", "rich"})
+
+
+@pytest.mark.parametrize("words", [["--version"], ["init"], ["status"], ["rnu"]])
+def test_small_commands_import_nothing_heavy(tmp_path, words):
+    _, names = modules_after(*words, cwd=tmp_path)
+    assert not names & (HEAVY | {"pydantic", "pyarrow", "numpy", "ruamel", "rich"})
+
+
+@pytest.mark.parametrize("words", [["validate", str(ROOT / "sweeps" / "quickstart.yaml")], ["schema"], ["logs", "x"]])
+def test_reading_commands_import_no_torch_ray_mlflow_or_pandas(tmp_path, words):
+    code, names = modules_after(*words, cwd=tmp_path)
+    assert code == ("2" if words[0] == "logs" else "0")
+    assert not names & HEAVY
 
 
 def test_plan_imports_no_torch_ray_mlflow_or_pandas(tmp_path):

@@ -9,6 +9,7 @@ from analysis.ramp import describe
 from analysis.readings import Counting, Reading, SweepReadings
 from analysis.statistics import Estimate, coverage
 from keel_lab.detect.thresholds import Thresholds
+from keel_lab.own_trainer import DEFAULT
 from keel_lab.settings import RampSchedule
 
 NOT_LEARNED = (
@@ -99,7 +100,7 @@ def ratios(reference: str, *, seeds: bool, ours: bool, paper: bool) -> list[str]
 
 def setting(sweeps: Sequence[SweepReadings], readings: Sequence[Reading]) -> list[str]:
     """Depth's unit, the models' common shape, and thresholds that are not the defaults."""
-    notes = ["Depth: a block is attention and feed-forward, two sub-layers." + _models(readings)]
+    notes = [_models(readings)]
     for sweep in sweeps:
         defaults = Thresholds().model_dump()
         changed = {key: value for key, value in sweep.stored.thresholds.model_dump().items() if value != defaults[key]}
@@ -111,8 +112,12 @@ def setting(sweeps: Sequence[SweepReadings], readings: Sequence[Reading]) -> lis
 
 def _models(readings: Sequence[Reading]) -> str:
     trials = [one.planned.trial for one in readings]
+    own = sorted({trial.trainer for trial in trials} - {DEFAULT})
+    if own:  # what its settings mean is known to the trainer alone
+        return f"Trained by {', '.join(own)}; blocks are what that takes them for, sub-layers are twice as many."
+    depth = "Depth: a block is attention and feed-forward, two sub-layers."
     shapes = {(one.model.width, one.train.batch_size, one.model.context, one.train.precision) for one in trials}
     if len(shapes) != 1:
-        return ""
+        return depth
     width, batch, context, precision = next(iter(shapes))
-    return f" Width {width}, {batch} sequences of {context} tokens a step, {precision}."
+    return f"{depth} Width {width}, {batch} sequences of {context} tokens a step, {precision}."

@@ -9,6 +9,7 @@ from keel_lab.plan.opening import OpenedSweep, refuse_other_bytes
 from keel_lab.plan.summary import summarise
 from keel_lab.schedule.settled import settled_results
 from keel_lab.settings import Budget, Resources
+from keel_lab.spec.writing import to_yaml
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
 
@@ -31,6 +32,15 @@ def describe_plan(opened: OpenedSweep, root: Root, *, as_json: bool) -> str:
         siblings=spec.siblings,
     )
     return json.dumps(summary.to_json(), indent=2) if as_json else summary.text()
+
+
+def describe_resolved(opened: OpenedSweep, *, as_json: bool) -> str:
+    """The sweep file with overrides, defaults and ranges written out; reading it plans the same trials."""
+    spec = opened.spec
+    if as_json:
+        return json.dumps(spec.document, indent=2)
+    note = f"# text is relative to {spec.folder}: keep this file there\n" if "text" in spec.data else ""
+    return note + to_yaml(spec.document)
 
 
 def local_slots(resources: Resources, budget: Budget) -> int:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from keel_lab import own_trainer
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
 from keel_lab.plan.siblings import with_references
@@ -49,7 +50,13 @@ class _Expansion:
     def __init__(self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> None:
         self._spec = spec
         self._catalogue = catalogue
-        self._data = DataRef(fingerprint=facts.fingerprint, tokenizer=facts.tokenizer, vocab=facts.vocab)
+        data = (
+            DataRef(fingerprint=facts.fingerprint, tokenizer=facts.tokenizer, vocab=facts.vocab)
+            if facts.vocab
+            else None
+        )
+        self._data, self._vocab = data, facts.vocab
+        self._numerics = own_trainer.numerics(spec.trainer)
         self._varying = {axis.key for axis in spec.axes if len(axis.values) > 1}
         self._parameters: dict[str, int] = {}
 
@@ -67,6 +74,8 @@ class _Expansion:
         values = {key: value for key, value in values.items() if key not in idle}
         words = _words(declaration, values, own)
         trial = Trial(
+            trainer=self._spec.trainer,
+            numerics=self._numerics,
             architecture=architecture,
             options=_options(declaration, words, 2 * blocks),
             blocks=blocks,
@@ -124,7 +133,7 @@ class _Expansion:
         key = f"{trial.architecture} {trial.blocks} {trial.model!r} {sorted(trial.options.items())!r}"
         if key not in self._parameters:
             self._parameters[key] = self._catalogue.parameters(
-                trial.architecture, trial.model, trial.blocks, trial.options, self._data.vocab
+                trial.architecture, trial.model, trial.blocks, trial.options, self._vocab
             )
         return self._parameters[key]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from keel_lab import spec as sweep_file
 from keel_lab.architecture import Catalogue, CorpusFacts
 from keel_lab.errors import UsageError
+from keel_lab.own_trainer import catalogue_for
 from keel_lab.plan import expand
 from keel_lab.plan.planned import Plan
 from keel_lab.spec import SweepSpec
@@ -58,7 +59,8 @@ class OpenedSweep:
             UsageError: if the stored sweep of that name was trained on other bytes of the same corpus.
         """
         refuse_other_bytes(self, root)
-        _store_corpus(self, root, catalogue)
+        if self.facts.vocab:
+            _store_corpus(self, root, catalogue)
         return Sweeps(root).save(self.stored())
 
 
@@ -105,7 +107,7 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     """
     stored = Sweeps(root).load(name)
     spec = SweepSpec.from_json(stored.spec)
-    facts = catalogue.corpus(spec.data, spec.folder)
+    facts = catalogue_for(spec.trainer, catalogue).corpus(spec.data, spec.folder)
     opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed))
     refuse_other_bytes(opened, root)
     return replace(opened, facts=stored.data)
@@ -129,11 +131,12 @@ def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
 
 
 def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
+    catalogue = catalogue_for(spec.trainer, catalogue)
     facts = catalogue.corpus(spec.data, spec.folder)
     plan = expand(spec, catalogue, facts)
     room = min(facts.tokens, facts.heldout or facts.tokens) - 1  # a sequence is context tokens and one to predict
     longest = max(planned.trial.model.context for planned in plan.trials)
-    if longest > room:
+    if facts.vocab and longest > room:
         raise UsageError(
             f"model.context: found {longest}, but {facts.source} has only {facts.tokens:,} training and "
             f"{facts.heldout:,} held-out tokens; a context of at most {room} fits: shorten it or add text"

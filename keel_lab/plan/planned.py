@@ -59,7 +59,7 @@ class PlannedTrial:
 
     Attributes:
         labels: options and axes in the sweep's own words (alpha: "L", seed: 0), for names, tags and tables.
-        parameters: exact trainable parameters of its model.
+        parameters: exact trainable parameters of its model; 0 if its trainer does not say.
         role: only trials of role `trial` are repeats of the cell.
     """
 

@@ -104,7 +104,7 @@ class Summary:
             *([("siblings", self._siblings())] if self.references or self._forks() else []),
             ("already done", reused),
             ("left to run", f"{_count(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
-            ("corpus", f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"),
+            ("corpus", self._corpus()),
             ("estimated time", self._time(left)),
         ]
         width = max(len(name) for name, _ in facts)
@@ -120,6 +120,11 @@ class Summary:
         return "; ".join(
             [*references, *([f"after each ramp up to {_count(forks, 'fork')}, not counted here"] if forks else [])]
         )
+
+    def _corpus(self) -> str:
+        if not self.facts.vocab:
+            return "none"
+        return f"{self.facts.source}: {self.facts.tokens:,} training tokens, {self.facts.vocab:,} ids"
 
     def _time(self, left: int) -> str:
         if not left:
@@ -195,7 +200,8 @@ def _cells(plan: Plan, done: Collection[str], step_seconds: StepSeconds) -> Iter
 
 
 def _tokens(trial: Trial) -> int:
-    return trial.tokens_per_step * trial.schedule.steps
+    """Tokens of a whole trial; 0 for one without a corpus."""
+    return trial.tokens_per_step * trial.schedule.steps if trial.data is not None else 0
 
 
 def _seconds(trial: Trial, step_seconds: StepSeconds) -> float | None:
@@ -220,7 +226,7 @@ def _cell_json(summary: CellSummary) -> dict[str, Any]:
         "trials": summary.trials,
         "references": summary.references,
         "done": summary.done,
-        "parameters": summary.parameters,
+        "parameters": summary.parameters or None,
         "steps": summary.steps,
         "tokens": summary.tokens,
         "seconds": summary.seconds,
@@ -245,7 +251,7 @@ def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
         *(label_text(values[name]) if name in values else "-" for name in axes),
         str(row.trials),
         str(row.done),
-        f"{row.parameters:,}",
+        f"{row.parameters:,}" if row.parameters else "unknown",
         f"{row.steps:,}",
         f"{row.tokens:,}",
         "unknown" if row.seconds is None else duration_text(row.seconds),

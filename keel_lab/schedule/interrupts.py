@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
@@ -39,14 +40,21 @@ class Interrupts:
 
     def install(self) -> None:
         """Installs the handlers, again if something else (Ray, when it starts) has put its own in their place."""
-        for number in SIGNALS:
-            signal.signal(number, self._handle)
+        if self._is_main():
+            for number in SIGNALS:
+                signal.signal(number, self._handle)
+
+    @staticmethod
+    def _is_main() -> bool:
+        """Whether signals come here at all: only a process's main thread may say what they do."""
+        return threading.current_thread() is threading.main_thread()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if self._is_main():
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

@@ -12,8 +12,10 @@ from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.opening import OpenedSweep, changed
+from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
@@ -40,11 +42,13 @@ class LaunchOptions:
         executor: `ray` or `local`.
         ray_address: a running Ray cluster.
         tracking: MLflow's URI, or `off`.
+        again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
     """
 
     executor: str = "ray"
     ray_address: str | None = None
     tracking: str | None = None
+    again: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,23 @@ class Reporting:
     figures: Callable[[], Sequence[Path]]
 
 
-def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Reporting, options: LaunchOptions) -> int:
-    """Runs what is left of a sweep, prints its report to standard output, and returns the exit code.
+def launch(
+    opened: OpenedSweep,
+    root: Root,
+    catalogue: Catalogue,
+    reporting: Reporting,
+    options: LaunchOptions,
+    show: Callable[[str], None],
+) -> RunSummary:
+    """Runs what is left of a sweep, and reports it.
+
+    Args:
+        opened: the sweep.
+        root: storage.
+        catalogue: writes its corpus.
+        reporting: its report.
+        options: how to run.
+        show: is given the table when the sweep ends.
 
     Raises:
         KeelLabError: if it cannot be run as asked; nothing was run then.
@@ -82,12 +101,21 @@ def launch(opened: OpenedSweep, root: Root, catalogue: Catalogue, reporting: Rep
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
-            proposer, budget = ListProposer(sweep.trials, sweep.siblings), opened.spec.budget
+            chosen = _chosen(sweep, root, options.again)
+            proposer, budget = ListProposer(chosen, sweep.siblings), opened.spec.budget
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
-        _finish(summary, sweep, tracker, reporting)
-    return summary.exit_code
+        _finish(summary, sweep, tracker, reporting, show)
+    return summary
+
+
+def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Sequence[PlannedTrial]:
+    if again is None:
+        return sweep.trials
+    for trial_id in again:
+        Trials(root).forget_attempts(trial_id)
+    return [planned for planned in sweep.trials if planned.trial.id in again]
 
 
 def say(text: str) -> None:
@@ -105,19 +133,6 @@ def _executor(options: LaunchOptions, resources: Resources) -> Executor:
     return RayExecutor(resources, options.ray_address)
 
 
-class _Cursor:
-    """Where delivery to the tracking server stands, kept with the sweep."""
-
-    def __init__(self, root: Root, name: str) -> None:
-        self._sweeps, self._name = Sweeps(root), name
-
-    def load(self) -> dict[str, object]:
-        return self._sweeps.delivered(self._name)
-
-    def save(self, data: dict[str, object]) -> None:
-        self._sweeps.set_delivered(self._name, data)
-
-
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     if uri is None:
         return NullTracker()
@@ -126,7 +141,7 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     planned_trials = with_forks(sweep.trials, stored, sweep.siblings)
     stored |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in stored])
     known = replace(sweep, trials=tuple(planned_trials))
-    tracker = MlflowTracker(known, root.uri, uri, _Cursor(root, sweep.name))
+    tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
     def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
         result = trials.results([trial_id])[trial_id]
@@ -136,11 +151,13 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     return tracker
 
 
-def _finish(summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting) -> None:
-    """Prints the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
+def _finish(
+    summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting, show: Callable[[str], None]
+) -> None:
+    """Shows the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
     interrupted = summary.exit_code > SIGNALLED
     if (summary.completed or summary.diverged) and not interrupted:  # who presses Ctrl-C wants the prompt
-        print(reporting.table(), end="", flush=True)  # noqa: T201
+        show(reporting.table())
         figures = reporting.figures()
         for figure in figures:
             say(f"figure: {figure}")

@@ -19,6 +19,7 @@ from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
 from keel_lab.schedule.settled import learn_by, settled_results
+from keel_lab.schedule.shapes import one_of_each_shape
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
@@ -123,15 +124,8 @@ class _Run:
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
-        shapes: dict[str, Trial] = {}
-        for planned in self._sweep.trials:
-            if planned.trial.id not in self._settled:
-                question = planned.trial.question()
-                key = repr(
-                    [question[part] for part in ("trainer", "architecture", "options", "blocks", "model", "train")]
-                )
-                shapes.setdefault(key, planned.trial)
-        problems = self._executor.preflight(list(shapes.values()))
+        left = [planned.trial for planned in self._sweep.trials if planned.trial.id not in self._settled]
+        problems = self._executor.preflight(one_of_each_shape(left))
         if problems:
             raise UsageError("\n".join(dict.fromkeys(problems)))
 
@@ -245,6 +239,7 @@ class _Run:
             reason=reason if left else "",
             failures={one.name: failure for one, failure in self._given_up.values()},
             warnings=tuple(self._audience.warnings.values()),
+            sweep=self._sweep.name,
         )
 
     def _exit_code(self, left: int) -> int:

@@ -30,6 +30,16 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
     Raises:
         UsageError: if there is no sweep of that name.
     """
+    status = read_status(name, root)
+    return json.dumps(status, indent=2, allow_nan=False) if as_json else status_text(status)
+
+
+def read_status(name: str, root: Root) -> dict[str, Any]:
+    """The status of a stored sweep, JSON-ready: how many trials are in which state, and each trial in its cell.
+
+    Raises:
+        UsageError: if there is no sweep of that name.
+    """
     sweep = Sweeps(root).load(name)
     trials = Trials(root)
     results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
@@ -41,7 +51,7 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
             row["state"] = WAITING
     counts = Counter(row["state"] for row in rows)
-    status = {
+    return {
         "name": name,
         "question": sweep.spec.get("question"),
         "driver": driver,
@@ -50,7 +60,6 @@ def describe_status(name: str, root: Root, *, as_json: bool) -> str:
         "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] == len(rows),
         "cells": _cells(planned_trials, rows),
     }
-    return json.dumps(status, indent=2, allow_nan=False) if as_json else _text(status)
 
 
 def _trial(
@@ -83,7 +92,8 @@ def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> li
     return list(cells.values())
 
 
-def _text(status: Mapping[str, Any]) -> str:
+def status_text(status: Mapping[str, Any]) -> str:
+    """A status as a table."""
     states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
     driver = status["driver"]
     who = "complete" if status["complete"] else "nobody runs it now"

@@ -21,6 +21,7 @@ class RunSummary:
         reason: why trials are left, as a clause; "" if none are, or only failed ones.
         failures: the last failure of each failed trial, by the trial's name.
         warnings: what did not work but cost no result, one sentence each.
+        sweep: its name.
     """
 
     completed: int
@@ -32,3 +33,4 @@ class RunSummary:
     reason: str = ""
     failures: Mapping[str, Failure] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    sweep: str = ""

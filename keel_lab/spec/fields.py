@@ -31,6 +31,7 @@ TOP = (
     "name",
     "question",
     "protocol",
+    "trainer",
     "grid",
     "per_architecture",
     "model",

@@ -72,7 +72,9 @@ class GridReader:
         self.axes = {key: self.axes[key] for key in order}
         for word in fields.SEEDS[1:]:
             if "seed" in self.axes and word in entries:
-                allowed = "seed sets init_seed and data_seed: give seed alone, or the two apart"
+                allowed = (
+                    "seed sets init_seed and data_seed: give it alone, or the two apart (grid.seed=null removes it)"
+                )
                 self._refuse(entries[word], f"grid.{word}", f"{word} beside seed", allowed)
 
     def read_own(self, section: Node) -> None:
@@ -118,6 +120,8 @@ class GridReader:
             try:
                 self.catalogue.declaration(value)
             except KeyError as error:
+                if ":" in value:
+                    raise ValueError(f"must be an architecture that can be loaded: {error.args[0]}") from error
                 raise ValueError(f"must be one of {', '.join(names)}, or package.module:Name") from error
             except KeelLabError as error:
                 raise ValueError(f"must be an architecture that can be loaded: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -30,6 +30,7 @@ class Kind:
         flag: whether it is true or false.
         pair: whether one value is itself a list.
         words: the words that may stand here, for the nearest one.
+        schema: the same as JSON Schema; it may let pass what `convert` refuses, never the reverse.
     """
 
     allowed: str
@@ -39,6 +40,7 @@ class Kind:
     flag: bool = False
     pair: bool = False
     words: tuple[str, ...] = ()
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
     def found(self, node: Node) -> str:
         """What stands at `node`, with its type where that is the fault."""
@@ -117,6 +119,7 @@ def of_field(info: FieldInfo) -> Kind:
         words=tuple(
             word for part in parts for word in (*part.get("enum", ()), part.get("const")) if isinstance(word, str)
         ),
+        schema={key: value for key, value in schema.items() if key not in ("title", "default")},
     )
 
 
@@ -151,15 +154,19 @@ def _from_function(allowed: str, convert: Callable[[Any], Any], **flags: Any) ->
     return Kind(allowed=f"must be {allowed}", convert=convert, **flags)
 
 
-MEMORY = _from_function(quantity.MEMORY, quantity.memory_bytes)
-DURATION = _from_function(quantity.DURATION, lambda value: None if value is None else quantity.seconds(value))
-PERCENTAGE = _from_function(quantity.PERCENTAGE, quantity.percentage)
+MEMORY = _from_function(quantity.MEMORY, quantity.memory_bytes, schema=quantity.MEMORY_SCHEMA)
+DURATION = _from_function(
+    quantity.DURATION,
+    lambda value: None if value is None else quantity.seconds(value),
+    schema=quantity.DURATION_SCHEMA,
+)
+PERCENTAGE = _from_function(quantity.PERCENTAGE, quantity.percentage, schema=quantity.PERCENTAGE_SCHEMA)
 
 
 def of_option(option: Option) -> Kind:
     """The kind of an architecture's option. A rule's bounds are checked once its depth is known."""
     if option.kind == "flag":
-        return _from_function("true or false", _flag, flag=True)
+        return _from_function("true or false", _flag, flag=True, schema={"type": "boolean"})
     if option.kind == "choice":
 
         def choose(value: Any) -> str:
@@ -167,7 +174,8 @@ def of_option(option: Option) -> Kind:
                 raise ValueError(option.kind)
             return str(value)
 
-        return _from_function("one of " + ", ".join(option.choices), choose, words=option.choices)
+        listed = {"enum": list(option.choices)}
+        return _from_function("one of " + ", ".join(option.choices), choose, words=option.choices, schema=listed)
     if option.kind == "rule":
         said = bounds(option)
         named = f", or {' or '.join(option.names)}" if option.names else ""
@@ -176,7 +184,12 @@ def of_option(option: Option) -> Kind:
             return _rule(option.names.get(value, value) if isinstance(value, str) else value)
 
         allowed = rule.EXAMPLES + (f",{said}" if said else "") + named
-        return _from_function(allowed, resolve, number=True, words=(*rule.WORDS, *option.names))
+        written = [
+            {"type": "string", "pattern": rule.PATTERN},
+            *([{"enum": list(option.names)}] if option.names else []),
+        ]
+        either = {"anyOf": [{"type": "number", **_bounds_schema(option)}, *written]}
+        return _from_function(allowed, resolve, number=True, words=(*rule.WORDS, *option.names), schema=either)
 
     def number(value: Any) -> float:
         checked = _finite(value)
@@ -184,7 +197,13 @@ def of_option(option: Option) -> Kind:
             raise ValueError(option.kind)
         return checked
 
-    return _from_function(f"a number{bounds(option)}", number, number=True)
+    plain = {"type": "number", **_bounds_schema(option)}
+    return _from_function(f"a number{bounds(option)}", number, number=True, schema=plain)
+
+
+def _bounds_schema(option: Option) -> dict[str, float]:
+    low = {} if option.low is None else {"exclusiveMinimum" if option.open_low else "minimum": option.low}
+    return low if option.high is None else {**low, "maximum": option.high}
 
 
 def within(option: Option, value: float) -> bool:

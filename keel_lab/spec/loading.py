@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keel_lab import own_trainer
 from keel_lab.architecture import Catalogue
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.errors import Problem, SpecError, UsageError
+from keel_lab.own_trainer import OwnCatalogue
 from keel_lab.settings import Budget, Resources, SiblingSettings
 from keel_lab.spec import consistency, fields, node, override
+from keel_lab.spec.node import Node
 from keel_lab.spec.reading import Reading, sort_problems
 from keel_lab.spec.sweep import Axis, SweepSpec
 
@@ -69,18 +72,36 @@ def parse(text: str, source_name: str, folder: Path, overrides: Sequence[str], c
         raise SpecError([Problem(f"{source_name}:1", "(whole file)", found, allowed)])
     options = {name for shipped in catalogue.names() for name in catalogue.declaration(shipped).options}
     root = override.apply(root, overrides, sorted(options), problems)
-    reading = Reading(root, catalogue, problems)
+    trainer = _trainer(root)
+    reading = Reading(root, _catalogue(root, trainer, catalogue, problems), problems)
     problems.extend(consistency.check(reading))
     if problems:
         raise SpecError(sort_problems(problems))
-    return _build(reading, folder)
+    return _build(reading, folder, trainer)
 
 
-def _build(reading: Reading, folder: Path) -> SweepSpec:
+def _trainer(root: Node) -> str:
+    """What stands under `trainer`, as text; ours if nothing does."""
+    node = (root.mapping or {}).get("trainer")
+    return own_trainer.DEFAULT if node is None or node.value is None else str(node.plain())
+
+
+def _catalogue(root: Node, trainer: str, shipped: Catalogue, problems: list[Problem]) -> Catalogue:
+    """The catalogue under that trainer; one that cannot be loaded is a problem, and its architectures are let pass."""
+    try:
+        return own_trainer.catalogue_for(trainer, shipped)
+    except UsageError as error:
+        place = (root.mapping or {})["trainer"]
+        problems.append(Problem(place.place, "trainer", place.found(), str(error)))
+        return OwnCatalogue(shipped, None)
+
+
+def _build(reading: Reading, folder: Path, trainer: str) -> SweepSpec:
     """The spec of a sweep without problems."""
     data = reading.fixed["data"]
-    data = {**({} if "text" in data else {"corpus": "stdlib"}), **data}
-    data.setdefault("tokenizer", "bytes")
+    if data or trainer == own_trainer.DEFAULT:  # a trainer of one's own needs no corpus
+        data = {**({} if "text" in data else {"corpus": "stdlib"}), **data}
+        data.setdefault("tokenizer", "bytes")
     listed = {key: values for key, values in reading.values.items() if values.listed}
     axes = tuple(Axis(key, values.values) for key, values in {**reading.grid.axes, **listed}.items())
     fixed = {
@@ -92,7 +113,7 @@ def _build(reading: Reading, folder: Path) -> SweepSpec:
         fixed["siblings"] = SiblingSettings(**reading.fixed["siblings"])
     constants = {name: _constants(reading, name) for name in fields.axis_sections(reading.protocol)}
     sections = {"data": data, **{name: model.model_dump(mode="json") for name, model in fixed.items()}}
-    document = _document(reading, constants, sections)
+    document = _document(reading, constants, sections, trainer)
     schedule = constants.pop(fields.PROTOCOLS[reading.protocol])
     return SweepSpec(
         name=reading.name,
@@ -106,6 +127,7 @@ def _build(reading: Reading, folder: Path) -> SweepSpec:
             name: {option: values.values for option, values in own.items()} for name, own in reading.grid.own.items()
         },
         constants={**constants, "schedule": schedule},
+        trainer=trainer,
         **fixed,  # type: ignore[arg-type]
     )
 
@@ -125,7 +147,7 @@ def _constants(reading: Reading, section: str) -> dict[str, Any]:
     return found
 
 
-def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, Any]) -> dict[str, Any]:
+def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, Any], trainer: str) -> dict[str, Any]:
     """The resolved sweep, in the order of the file's keys; parsing it again plans the same trials."""
     depth = {"blocks": list(reading.grid.axes["blocks"].values)}
     grid = {key.removeprefix("options."): list(values.values) for key, values in reading.grid.axes.items()}
@@ -146,6 +168,7 @@ def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, A
         "name": reading.name,
         "question": reading.question,
         "protocol": reading.protocol,
+        **({} if trainer == own_trainer.DEFAULT else {"trainer": trainer}),
         "grid": {("depth" if key == "blocks" else key): (depth if key == "blocks" else grid[key]) for key in grid},
         "per_architecture": own,
         **varying,

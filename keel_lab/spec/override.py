@@ -1,7 +1,7 @@
 """Overrides from the command line: `key.path=value`, read by the file's own rules, laid over the file's tree.
 
 An override replaces whatever the file says about its key, wherever it says it: `model.width=64` also replaces an axis
-`width` under `grid`, and `ramp.preset=paper` the numbers that the preset stands for.
+`width` under `grid`, and `ramp.preset=paper` the numbers that the preset stands for. `grid.seed=null` removes an axis.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def apply(root: Node, overrides: Sequence[str], options: Iterable[str], problems
         )
     protocol = _protocol(root, parsed)
     for path, node in parsed:
-        root = _set(root, path, node, problems)
+        gone = node.value is None and path[0] == "grid" and len(path) > 1
+        root = _without(root, path) if gone else _set(root, path, node, problems)
         for other in _others(path, protocol, tuple(options), root):
             if other not in given:
                 root = _without(root, other)

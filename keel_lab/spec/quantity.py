@@ -18,7 +18,18 @@ _MEMORY_UNITS = {
     for kind, base in (("iB", 1024), ("B", 1000))
 }
 _TIME_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?\s*[dhms]\s*)+")
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+MEMORY_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 1024**2}, {"type": "string", "pattern": rf"^{_NUMBER}\s*[KMGT]i?B$"}]
+}
+DURATION_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": rf"^({_NUMBER}\s*[dhms]\s*)+$"},
+        {"type": "null"},
+    ]
+}
+PERCENTAGE_SCHEMA = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)\s*%$"}
 _LEAST_MEMORY = 1024**2
 _LONGEST = 40  # characters; a longer one is a slip, and slow to compute with
 

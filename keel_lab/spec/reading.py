@@ -14,11 +14,11 @@ from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import nearest
 from keel_lab.spec.node import Node
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NAME_ALLOWED = (
     "a name is letters, digits, - _ . (it becomes a folder), at most 100, starting with a letter, digit or _"
 )
-_FIXED = {
+FIXED = {
     "data": "one corpus a sweep: it cannot vary",
     "siblings": "it cannot vary: it says what is run beside every trial",
     "divergence": "it cannot vary: thresholds are no part of a trial",
@@ -57,7 +57,7 @@ class Reading:
             self.grid.read_own(own)
         for name in ("model", "train", "ramp", "schedule"):
             self._varying(name)
-        for name in _FIXED:
+        for name in FIXED:
             self._constant(name)
         self._unknown_keys("", self.entries, fields.TOP)
         self._merge()
@@ -84,11 +84,11 @@ class Reading:
         self._schema()
         node = self._required("name", "required at the top: name: my_sweep")
         if node is not None:
-            if isinstance(node.value, str) and _NAME.fullmatch(node.value):
+            if isinstance(node.value, str) and NAME.fullmatch(node.value):
                 self.name = node.value
             elif isinstance(node.value, str):
                 near = re.sub(r"[^A-Za-z0-9_.-]+", "_", node.value).lstrip(".-")[:100]
-                self._refuse(node, "name", node.found() or '""', _NAME_ALLOWED, near if _NAME.fullmatch(near) else None)
+                self._refuse(node, "name", node.found() or '""', _NAME_ALLOWED, near if NAME.fullmatch(near) else None)
             else:
                 quoted = f"{_NAME_ALLOWED}; text that reads as a number or true/false needs quotes"
                 self._refuse(node, "name", node.found(), quoted)
@@ -180,7 +180,7 @@ class Reading:
         found = self.fixed.setdefault(name, {})
         for key, child in entries.items():
             if key in kinds:
-                values = axis.read(f"{name}.{key}", child, kinds[key], self.problems, single=_FIXED[name]).values
+                values = axis.read(f"{name}.{key}", child, kinds[key], self.problems, single=FIXED[name]).values
                 if values:
                     found[key] = values[0]
         if name == "data" and "corpus" in entries and "text" in entries:
@@ -202,7 +202,7 @@ class Reading:
             return f"grid.{word}"
         if word in fields.DEPTHS:
             return f"grid.depth.{word}"
-        homes = [name for name in (*fields.axis_sections(self.protocol), *_FIXED) if word in fields.section(name)]
+        homes = [name for name in (*fields.axis_sections(self.protocol), *FIXED) if word in fields.section(name)]
         return f"{homes[0]}.{word}" if homes else None
 
     def _merge(self) -> None:

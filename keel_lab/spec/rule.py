@@ -19,6 +19,7 @@ EXAMPLES = "a number, or a rule in L, the number of sub-layers (2L, L/2, L^0.25,
 WORDS = ("L", "2L", "L/2", "sqrt(L)", "L^0.25")
 
 _TOKEN = re.compile(r"\s*(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|sqrt|[L()^*/+-])")
+PATTERN = r"^[0-9.eEL()*/^+\-\ssqrt]{1,60}$"  # what a rule is written with
 _LONGEST = 60  # characters; keeps nesting far from the interpreter's recursion limit
 
 _Term = Callable[[float], float]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keel_lab.detect.thresholds import Thresholds
+from keel_lab.own_trainer import DEFAULT
 from keel_lab.settings import ALONE, Budget, Resources, SiblingSettings
 
 
@@ -41,6 +42,7 @@ class SweepSpec:
         axes: the keys that the grid or a list gives, constants of the grid included, in the file's order.
         options: `per_architecture`: values by architecture and option.
         constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule).
+        trainer: the module that trains, see `keel_lab.own_trainer`.
     """
 
     name: str
@@ -56,6 +58,7 @@ class SweepSpec:
     options: Mapping[str, Mapping[str, tuple[Any, ...]]]
     constants: Mapping[str, Mapping[str, Any]]
     siblings: SiblingSettings = ALONE
+    trainer: str = DEFAULT
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -75,6 +78,7 @@ class SweepSpec:
                 name: {option: list(values) for option, values in own.items()} for name, own in self.options.items()
             },
             "constants": {name: dict(values) for name, values in self.constants.items()},
+            **({} if self.trainer == DEFAULT else {"trainer": self.trainer}),  # as sweeps stored before it was
         }
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Finding one trial by what a person types: its id, the beginning of it, or its name in a sweep."""
+"""Finding one trial by what a person types: its id, the beginning of it, its name, or SWEEP/NAME."""
 
 from __future__ import annotations
 
@@ -42,13 +42,16 @@ def find_trial(root: Root, text: str, sweep: str | None = None) -> FoundTrial:
 
     Args:
         root: where to look.
-        text: an id, a prefix of one of at least `SHORTEST` characters, or a name such as `keel-b16-s0`.
+        text: an id, a prefix of one of at least `SHORTEST` characters, a name such as `keel-b16-s0`, or one of these
+            after a sweep's name and a slash.
         sweep: look in this sweep only.
 
     Raises:
         UsageError: if there is no such trial (with the nearest names), several, or no such sweep.
     """
     sweeps = Sweeps(root)
+    if sweep is None:
+        sweep, text = _split(text, sweeps)
     names = sweeps.names() if sweep is None else [sweep]
     homes = [Home(stored, planned) for stored in map(sweeps.load, names) for planned in stored.trials]
     ids = {home.planned.trial.id for home in homes} | (set(root.list("trials")) if sweep is None else set())
@@ -80,6 +83,12 @@ def _forks(root: Root, sweeps: Iterable[StoredSweep]) -> list[Home]:
         for sweep in making
         for planned in with_forks(sweep.trials, results, sweep.siblings)[len(sweep.trials) :]
     ]
+
+
+def _split(text: str, sweeps: Sweeps) -> tuple[str | None, str]:
+    """`SWEEP/NAME` in its two parts; a name may hold a slash itself (`keel-b16-alpha=L/2-s0`)."""
+    first, slash, rest = text.partition("/")
+    return (first, rest) if slash and rest and first in sweeps.names() else (None, text)
 
 
 def _full(trial_id: str, homes: Sequence[Home]) -> str:

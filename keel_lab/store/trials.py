@@ -126,6 +126,13 @@ class Trials:
             self._attempt(path_of(trial_id, f"attempts/{number}.json")) for number in self._attempt_numbers(trial_id)
         ]
 
+    def forget_attempts(self, trial_id: str) -> int:
+        """Deletes the failed attempts, the newest first, and returns how many there were."""
+        numbers = self._attempt_numbers(trial_id)
+        for number in reversed(numbers):
+            self._root.delete(path_of(trial_id, f"attempts/{number}.json"))
+        return len(numbers)
+
     def put_log(self, trial_id: str, text: str) -> None:
         """Stores the log of the trial's last attempt."""
         self._root.write(path_of(trial_id, "log.txt"), text.encode())

@@ -105,12 +105,12 @@ def ui_command(uri: str) -> str | None:
     return None if uri.split("://")[0] in _SERVERS else f"mlflow ui --backend-store-uri {shlex.quote(shown(uri))}"
 
 
-def experiment_url(uri: str, experiment_id: str) -> str:
-    """The address of the experiment's charts, trials only; for a database, once `ui_command` runs.
+def experiment_url(uri: str, experiment_id: str, server: str = "http://127.0.0.1:5000") -> str:
+    """The address of the experiment's charts, trials only; for a database, at the `server` that shows it.
 
     The bare page of an experiment lists runs without curves, so the address asks for the chart view.
     """
-    base = shown(uri) if uri.split("://")[0] in _SERVERS else "http://127.0.0.1:5000"
+    base = shown(uri) if uri.split("://")[0] in _SERVERS else server
     trials = quote('tags.kind = "trial"', safe="")
     view = f"compareRunsMode=CHART&workflowType=machine_learning&searchFilter={trials}"
     return f"{base}/#/experiments/{experiment_id}/runs?{view}"

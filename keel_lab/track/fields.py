@@ -42,7 +42,7 @@ def identity(planned: PlannedTrial) -> dict[str, str]:
         "protocol": trial.schedule.kind,
         "shape": trial.schedule.shape,
         "steps": trial.schedule.steps,
-        "parameters": planned.parameters,
+        "parameters": planned.parameters or "unknown",
     }
     if trial.init_seed == trial.data_seed:
         facts["seed"] = trial.init_seed

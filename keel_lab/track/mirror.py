@@ -157,9 +157,10 @@ class Mirror:
 
     def fail(self, planned: PlannedTrial, failure: Failure) -> None:
         """The trial's retries are used up; a later retry goes on in the same run."""
-        run = self._run(planned, fields.identity(planned), {}, _now())
+        at = _milliseconds(failure.at) or _now()
+        run = self._run(planned, fields.identity(planned), {}, at)
         self._write(run, [], tags=fields.failure_tags(planned, failure))
-        self._client.set_terminated(run.id, "FAILED")
+        self._client.set_terminated(run.id, "FAILED", end_time=at)
 
     def kill(self, planned: PlannedTrial) -> None:
         """A run that was started and did not come back."""
@@ -197,9 +198,9 @@ class Mirror:
             self._client.delete_run(run.id)
             run = None
         if run is None:
-            run = self._create(planned.name, {**kept, **fields.tags(planned)}, start)
-            self._write(run, [], fields.identity(planned))
-            run.params |= fields.identity(planned)
+            run, known = self._create(planned.name, {**kept, **fields.tags(planned)}, start), fields.identity(planned)
+            self._write(run, [], known)
+            run.params |= known
         self._runs[key] = run
         self._known[key] = run.id
         return run

@@ -6,7 +6,6 @@ next one. So a server that is away stops nothing and loses nothing.
 
 from __future__ import annotations
 
-import io
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
+from keel_lab.spec.writing import to_yaml
 from keel_lab.track.destination import artifact_location, checked_uri, experiment_url, shown, ui_command
 from keel_lab.track.mirror import Mirror, Record
 from keel_lab.track.outbox import Outbox
@@ -65,7 +65,7 @@ class MlflowTracker:
         self.uri = checked_uri(uri)
         self._name = sweep.name
         self._planned = {planned.trial.id: planned for planned in sweep.trials}
-        self._sweep_yaml = _yaml(sweep.spec)
+        self._sweep_yaml = to_yaml(sweep.spec.get("document", sweep.spec))
         self._patience, self._grace = patience, grace
         self._outbox = Outbox()
         self._writer = Writer(self._outbox, self._planned, self._opener(sweep, root), cursor, self.uri)
@@ -146,7 +146,7 @@ class MlflowTracker:
             server = f" --tracking {shown(self.uri)}" if ui_command(self.uri) is None else ""
             yield (
                 f"{' and '.join(what)} {verb} not delivered to {shown(self.uri)}: {why}; "
-                f"`keel-lab resume {self._name}{server}` delivers {'it' if verb == 'was' else 'them'}"
+                f"`keel-lab sync {self._name}{server}` delivers {'it' if verb == 'was' else 'them'}"
             )
         if self._writer.cursor_error:
             yield (
@@ -164,15 +164,3 @@ def experiment_note(question: str, sweep_yaml: str) -> str:
         cut = "\n# ... the rest: sweep.yaml of the summary run"
         body = body[: room - len(cut)] + cut
     return head + body + tail
-
-
-def _yaml(spec: Mapping[str, Any]) -> str:
-    from ruamel.yaml import YAML
-
-    out = io.StringIO()
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = None
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 120
-    yaml.dump(dict(spec), out)
-    return out.getvalue()

@@ -101,7 +101,7 @@ class Writer(threading.Thread):
             self._cursor.save(fresh)  # first of all: by it the next driver finds its runs again
             self._state = fresh
         if not self.imported:
-            _import_mlflow(self._uri)
+            import_mlflow(self._uri)
             self.imported = True
             self._outbox.news = time.monotonic()
         mirror = self._opener(self._state["origin"])
@@ -165,7 +165,8 @@ class Writer(threading.Thread):
         self._saved = time.monotonic()
 
 
-def _import_mlflow(uri: str) -> None:
+def import_mlflow(uri: str) -> None:
+    """Imports MLflow with our settings; makes the folder of a new SQLite file."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)

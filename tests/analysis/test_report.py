@@ -241,7 +241,7 @@ def test_unknown_sweeps_and_formats_are_refused(lab, tmp_path):
     small_table(lab)
     with pytest.raises(UsageError, match="small"):
         build(["smal"], lab.root)
-    with pytest.raises(UsageError, match="text, md, csv and json"):
+    with pytest.raises(UsageError, match="text, md, csv, json, tex"):
         build(["small"], lab.root, "pdf")
     with pytest.raises(UsageError):
         figures(["nothing"], lab.root, tmp_path)

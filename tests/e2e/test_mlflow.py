@@ -205,7 +205,7 @@ def test_a_sweep_that_ran_without_its_server_is_delivered_by_the_next_run(server
     (sentence,) = first.close()
     assert sentence == (
         f"4 runs and the summary were not delivered to {server.uri}: connection refused; "
-        f"`keel-lab resume delivered-later --tracking {server.uri}` delivers them"
+        f"`keel-lab sync delivered-later --tracking {server.uri}` delivers them"
     )
     server.up()
     second = sweep.open(server.uri)
@@ -327,5 +327,5 @@ def test_a_server_that_accepts_and_never_answers_holds_up_nobody(tmp_path, monke
             assert tracker._writer.is_alive()  # abandoned, not waited for
     assert sentence == (
         f"1 run and the summary were not delivered to {uri}: no answer in time; "
-        f"`keel-lab resume never-answers --tracking {uri}` delivers them"
+        f"`keel-lab sync never-answers --tracking {uri}` delivers them"
     )

@@ -7,12 +7,16 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+from jsonschema.exceptions import best_match
 from ruamel.yaml import YAML
 
 from keel_lab.architecture import Catalogue, CorpusFacts
 from keel_lab.errors import SpecError
 from keel_lab.plan import expand
-from keel_lab.spec import SweepSpec
+from keel_lab.spec import SweepSpec, node
+from keel_lab.spec.schema import sweep_schema
+from keel_lab.spec.writing import to_yaml
 
 Reader = Callable[..., SweepSpec]
 
@@ -106,9 +110,22 @@ def check(text: str, overrides: list[str], read: Reader, catalogue: Catalogue, f
     except SpecError as error:
         check_messages(error)
         return
+    if not overrides:
+        assert refused_by_schema(text, catalogue) is None  # the schema refuses nothing that is good
+    again = read(to_yaml(spec.document))
+    assert again.document == spec.document
     plan = expand(spec, catalogue, facts)
+    assert [one.trial.id for one in expand(again, catalogue, facts).trials] == [one.trial.id for one in plan.trials]
     assert len({planned.trial.id for planned in plan.trials}) == len(plan.trials) > 0
     assert len({planned.name for planned in plan.trials}) == len(plan.trials)
+
+
+def refused_by_schema(text: str, catalogue: Catalogue) -> str | None:
+    """Why the JSON Schema refuses a text, or None."""
+    root = node.read(text, "s.yaml", [])
+    assert root is not None
+    error = best_match(Draft7Validator(sweep_schema(catalogue)).iter_errors(root.plain()))
+    return None if error is None else str(error.message)
 
 
 def check_messages(error: SpecError) -> None:

@@ -417,7 +417,7 @@ def test_one_bad_record_does_not_hold_up_the_others(rig):
     tracker.record(two, result_of(two), DIVERGED, curve_of(two))
     (sentence,) = tracker.close()
     assert sentence.startswith(f"1 run was not delivered to {uri_of(rig.root)}: ")
-    assert sentence.endswith(f"; `keel-lab resume {rig.sweep.name}` delivers it")
+    assert sentence.endswith(f"; `keel-lab sync {rig.sweep.name}` delivers it")
     assert rig.runs()[two.name].info.status == "FINISHED"
     assert set(rig.cursor.load()["trials"]) == {two.trial.id}
 

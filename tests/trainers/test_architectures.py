@@ -194,5 +194,8 @@ def test_own_object_that_is_no_architecture(my_package):
 def test_own_module_whose_import_fails_says_so(monkeypatch, tmp_path):
     (tmp_path / "broken_architecture.py").write_text("import absent_dependency\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="absent_dependency"):
+    with pytest.raises(UsageError, match="broken_architecture cannot be imported: No module named 'absent_dependency'"):
         CATALOGUE.declaration("broken_architecture:Mine")
+    (tmp_path / "odd_architecture.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match="odd_architecture cannot be imported: ZeroDivisionError: division by zero"):
+        CATALOGUE.declaration("odd_architecture:Mine")

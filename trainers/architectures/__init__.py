@@ -43,7 +43,7 @@ def find(name: str) -> Scheme:
 
     Raises:
         KeyError: if none ships under that name, or the module or attribute of `package:Name` does not exist.
-        UsageError: if what `package:Name` names is no architecture.
+        UsageError: if what `package:Name` names is no architecture, or its module cannot be imported.
     """
     if ":" in name:
         return _own(name)
@@ -62,13 +62,20 @@ def _own(name: str) -> Scheme:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, but something that it imports is not
-        raise KeyError(f"architecture {name!r}: there is no module {module_name!r} on the Python path") from error
+            raise UsageError(f"architecture {name!r}: module {module_name} cannot be imported: {error}") from error
+        where = "in the current folder or on the Python path"
+        raise KeyError(f"architecture {name!r}: there is no module {module_name!r} {where}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UsageError(f"architecture {name!r}: module {module_name} cannot be imported: {said}") from error
     scheme = getattr(module, attribute, None)
     if scheme is None:
         raise KeyError(f"architecture {name!r}: module {module_name!r} has no {attribute!r}")
     if not isinstance(getattr(scheme, "DECLARATION", None), Declaration) or not callable(
         getattr(scheme, "build", None)
     ):
-        raise UsageError(f"architecture {name!r}: it must have a DECLARATION and a build(blocks, options)")
+        raise UsageError(
+            f"architecture {name!r}: it must have a DECLARATION, a keel_lab.architecture.Declaration, and "
+            "build(blocks, options)"
+        )
     return cast(Scheme, scheme)

@@ -1,0 +1,65 @@
+"""Commands that read a sweep file and run nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from keel_lab.commands.options import AS_JSON, FILE, OVERRIDES, STORAGE, open_root
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), default="sweep.yaml")
+def init(file: Path) -> None:
+    """Write a commented sweep to FILE (else sweep.yaml) that runs as it is; a file that is there is left alone."""
+    from keel_lab.starter import write_starter
+
+    write_starter(file)
+    click.echo(f"{file}: written; keel-lab plan {file} shows what it runs, keel-lab run {file} runs it", err=True)
+
+
+@click.command()
+@FILE
+@OVERRIDES
+@AS_JSON
+@click.pass_context
+def validate(context: click.Context, /, file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check FILE, its corpus and its models as `run` would; says everything that is wrong. Creates nothing."""
+    from keel_lab.composition import open_sweep
+    from keel_lab.schedule import validation
+
+    if not as_json:
+        click.echo(validation.sentence(str(file), validation.checked(open_sweep(file, overrides))))
+        return
+    text, code = validation.report(str(file), lambda: open_sweep(file, overrides))
+    click.echo(text)
+    context.exit(code)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of sweep files, with which editors complete keys and mark mistakes."""
+    from keel_lab.composition import catalogue
+    from keel_lab.spec.schema import sweep_schema
+
+    click.echo(json.dumps(sweep_schema(catalogue()), indent=1, ensure_ascii=False))
+
+
+@click.command()
+@FILE
+@OVERRIDES
+@click.option("--resolved", is_flag=True, help="Print the sweep with every default and range written out, as YAML.")
+@STORAGE
+@AS_JSON
+def plan(file: Path, overrides: tuple[str, ...], resolved: bool, storage: str | None, as_json: bool) -> None:
+    """Show what FILE would run: trials per cell, duplicates, what is already done, parameters, tokens, time."""
+    from keel_lab.composition import open_sweep
+    from keel_lab.plan.describe import describe_plan, describe_resolved
+
+    opened = open_sweep(file, overrides)
+    if resolved:
+        click.echo(describe_resolved(opened, as_json=as_json), nl=as_json)
+    else:
+        click.echo(describe_plan(opened, open_root(storage), as_json=as_json))

@@ -1,0 +1,130 @@
+"""The composition root: the only module that reaches `trainers` and `analysis`, each function lazily.
+
+Whoever needs architectures, corpora, reports or replays gets them here, so that nothing below depends on either package
+and a command loads only what it uses.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from analysis.explanation import Explanation
+    from keel_lab.architecture import Catalogue
+    from keel_lab.diagnostics import Diagnostics, Window
+    from keel_lab.plan.opening import OpenedSweep
+    from keel_lab.result import TrialResult
+    from keel_lab.schedule.launch import LaunchOptions, Reporting
+    from keel_lab.schedule.summary import RunSummary
+    from keel_lab.store.lookup import FoundTrial
+    from keel_lab.store.root import Root
+    from keel_lab.trial import Trial
+
+EXECUTORS = ("ray", "local")
+
+
+def catalogue() -> Catalogue:
+    """The architectures and corpora that ship; modules of the user's own are also found in the current folder."""
+    from trainers.catalogue import CATALOGUE
+
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.append(here)  # last: a stray json.py there must not shadow anything
+    return CATALOGUE
+
+
+def open_sweep(file: Path, overrides: Sequence[str]) -> OpenedSweep:
+    """See `plan.opening.open_sweep`."""
+    from keel_lab.plan import opening
+
+    return opening.open_sweep(file, overrides, catalogue())
+
+
+def reopen_sweep(name: str, root: Root) -> OpenedSweep:
+    """See `plan.opening.reopen_sweep`."""
+    from keel_lab.plan import opening
+
+    return opening.reopen_sweep(name, root, catalogue())
+
+
+def launch(
+    opened: OpenedSweep, root: Root, options: LaunchOptions, form: str, show: Callable[[str], None]
+) -> RunSummary:
+    """See `schedule.launch.launch`; the report is in the format `form`."""
+    from keel_lab.schedule import launch as launching
+
+    return launching.launch(opened, root, catalogue(), reporting([opened.spec.name], root, form), options, show)
+
+
+def run_file(
+    file: Path,
+    overrides: Sequence[str] | Mapping[str, Any],
+    storage: str | Path | None,
+    executor: str,
+    ray_address: str | None,
+    tracking: str | None,
+) -> RunSummary:
+    """See `keel_lab.run`."""
+    from keel_lab.errors import UsageError
+    from keel_lab.schedule.launch import SIGNALLED, LaunchOptions
+    from keel_lab.store.root import resolve_root
+
+    if executor not in EXECUTORS:
+        raise UsageError(f"executor: found {executor!r}; must be {' or '.join(EXECUTORS)}")
+    if isinstance(overrides, str):
+        raise UsageError(f"overrides: found the text {overrides!r}; give a list of texts, or a dict")
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    root = resolve_root(None if storage is None else str(storage))
+    options = LaunchOptions(executor, ray_address, tracking)
+    summary = launch(open_sweep(file, overrides), root, options, "text", lambda table: None)
+    if summary.exit_code == SIGNALLED + signal.SIGINT:
+        raise KeyboardInterrupt
+    if summary.exit_code > SIGNALLED:
+        raise SystemExit(summary.exit_code)
+    return summary
+
+
+def reporting(names: Sequence[str], root: Root, form: str) -> Reporting:
+    """The report of stored sweeps; tables and figures are made when they are asked for."""
+    import analysis.report as report_of
+    from keel_lab.schedule.launch import Reporting
+
+    return Reporting(
+        table=lambda: report_of.build(names, root, form),
+        markdown=lambda: report_of.build(names, root, "md"),
+        figures=lambda: report_of.store_figures(names, root),
+    )
+
+
+def explain(found: FoundTrial, root: Root, sweep: str | None) -> Explanation:
+    """See `analysis.explanation.explain`; trains the trial again, once, to look inside."""
+    import analysis.explanation as explaining
+
+    def replay(trial: Trial, result: TrialResult, window: Window, onset: int | None) -> Diagnostics:
+        from keel_lab.schedule.launch import say
+        from trainers.diagnosis import diagnose
+
+        say(f"training {trial.id} again, {window.last} steps, to look inside (once)")
+        return diagnose(trial, result, root, window, onset)
+
+    return explaining.explain(found, root, replay, sweep)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The explanation for a terminal."""
+    import analysis.evidence
+
+    return analysis.evidence.text(explanation)
+
+
+def explanation_figures(explanation: Explanation, root: Root) -> list[Path]:
+    """Draws the explanation into storage."""
+    import analysis.explanation as explaining
+
+    return explaining.store_figures(explanation, root)

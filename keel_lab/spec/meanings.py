@@ -1,0 +1,95 @@
+"""What each key of a sweep file is, in a clause: the editor's help (`schema`) says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MEANINGS: Mapping[str, str] = {
+    "schema": "version of this file's format",
+    "name": "of the sweep: its folder in storage and its MLflow experiment",
+    "question": "what the sweep asks, in a sentence",
+    "protocol": "ramp: the LR rises until training diverges; grid: every combination of LRs with a schedule",
+    "trainer": "a module of your own that trains instead of ours: preflight(trial), run(trial, workdir, report)",
+    "grid": "the axes: every combination is trained",
+    "grid.architecture": "names of architectures, or package.module:Name of your own",
+    "grid.depth": "in blocks or sub-layers; a block is attention and feed-forward, two sub-layers",
+    "grid.depth.blocks": "depth in blocks",
+    "grid.depth.sublayers": "depth in sub-layers, two a block",
+    "grid.seed": "sets init_seed and data_seed",
+    "grid.init_seed": "seed of the initial weights",
+    "grid.data_seed": "seed of the data order",
+    "per_architecture": "options that hold for one architecture",
+    "model": "the decoder's shape, apart from depth and architecture",
+    "model.width": "features of the residual stream",
+    "model.heads": "attention heads; each has an even width",
+    "model.kv_heads": "heads of keys and values; divides heads",
+    "model.ffn_width": "width inside the feed-forward branch",
+    "model.ffn": "kind of feed-forward branch",
+    "model.context": "tokens of a sequence",
+    "model.init_std": "standard deviation of the initial weights; match_width is 0.02 sqrt(1024 / width); depth_scaled "
+    "shrinks what ends a branch with depth",
+    "model.norm_eps": "eps of every RMSNorm",
+    "model.rope_theta": "base of the rotary position embedding",
+    "model.qk_norm": "normalise queries and keys per head, before the rotary embedding",
+    "model.tied_head": "the head is the embedding",
+    "model.experts": "of ffn: moe, how many",
+    "model.top_k": "of ffn: moe, how many experts each token uses",
+    "model.balance_weight": "of ffn: moe, factor of the load-balancing loss",
+    "data": "the corpus; one a sweep",
+    "data.corpus": "a corpus by name; stdlib: the source code of Python's standard library",
+    "data.text": "text files instead, as a pattern relative to this file, such as notes/**/*.txt",
+    "data.tokenizer": "how text becomes tokens",
+    "train": "how the weights are updated",
+    "train.batch_size": "sequences an update, over all micro-batches",
+    "train.accumulate": "micro-batches an update; divides batch_size",
+    "train.optimizer": "kind of optimizer",
+    "train.betas": "decay rates of the optimizer's two moments",
+    "train.eps": "eps of the optimizer",
+    "train.weight_decay": "decoupled weight decay; gains and vectors take none",
+    "train.clip_norm": "largest global norm of a gradient, or off",
+    "train.precision": "of matrix products; the residual stream is fp32 always",
+    "train.skip_nonfinite": "leave out an update whose gradient is not finite",
+    "ramp": "the LR of protocol ramp, which only rises",
+    "ramp.preset": "the numbers of a published test; keys beside it replace its own",
+    "ramp.shape": "log: equal factors a step; linear: equal amounts",
+    "ramp.from_lr": "where the ramp starts",
+    "ramp.peak_lr": "where it ends; a run that has not diverged there is censored",
+    "ramp.steps": "updates from start to peak",
+    "schedule": "the LR of protocol grid: linear warm-up, then the shape",
+    "schedule.shape": "what follows the warm-up",
+    "schedule.lr": "peak LR",
+    "schedule.steps": "updates in all",
+    "schedule.warmup_steps": "updates of the warm-up",
+    "schedule.warmup": "length of the warm-up as a share of steps, instead of warmup_steps",
+    "schedule.final_lr": "LR at the end of a cosine",
+    "schedule.validation_sequences": "held-out sequences that the final validation loss is the mean of",
+    "siblings": "the runs beside each ramp that its verdict is judged with",
+    "siblings.reference": "the same ramp to a tenth of the peak, run first; for modes 1+2+3",
+    "siblings.holds": "forks that hold the LR at so many levels passed on the way",
+    "siblings.reversibility": "two forks at a tenth of the LR after a divergence: is it for good?",
+    "siblings.fork_steps": "steps that the latter run",
+    "divergence": "thresholds of the detectors; no part of a trial, so other ones need no training (`rejudge`)",
+    "resources": "what one trial occupies; no part of a trial",
+    "resources.cpus": "CPU cores",
+    "resources.gpus": "GPUs; a fraction shares one",
+    "resources.memory": "main memory",
+    "budget": "bounds on one run or resume of the sweep",
+    "budget.max_concurrent": "trials at once",
+    "budget.wall_time": "time after which running trials checkpoint and stop",
+    "budget.trials": "trials that one run or resume starts at most",
+}
+
+
+def attributes(docstring: str) -> dict[str, str]:
+    """The first clause that a Google-style docstring's `Attributes:` says of each name."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in docstring.partition("Attributes:")[2].splitlines():
+        text = line.strip()
+        head, colon, rest = text.partition(": ")
+        if line.startswith(" " * 8) and not line.startswith(" " * 9) and colon and head.isidentifier():
+            name = head
+            found[name] = rest
+        elif name and text:
+            found[name] += f" {text}"
+    return {name: text.partition(";")[0].partition(". ")[0].rstrip(".") for name, text in found.items()}
