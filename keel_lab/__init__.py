@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from keel_lab.schedule.summary import RunSummary
 
 __version__ = "0.1.0"
@@ -44,4 +45,4 @@ def run(
     """
     from keel_lab.composition import run_file
 
-    return run_file(Path(file), overrides, storage, executor, ray_address, tracking)
+    return run_file(file, overrides, storage, executor, ray_address, tracking)

@@ -1,7 +1,7 @@
 """What the planner knows of an architecture without torch: options, bounds, and the exact parameter count.
 
 Every `trainers/architectures/NAME.py` opens with a `DECLARATION` of this type; `Catalogue` is how the planner reaches
-them (and the corpora) without importing `trainers`: the composition root hands it one.
+them (and the corpora) without importing `trainers`: `keel_lab.composition` hands it one.
 """
 
 from __future__ import annotations

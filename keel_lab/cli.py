@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: without the program's name; None for those of the process.
     """
     words, debug = without_debug(sys.argv[1:] if arguments is None else arguments)
+    words = words or ["--help"]
     try:
         code = cli.main(words, prog_name="keel-lab", standalone_mode=False)
     except click.Abort:  # Ctrl-C outside of a running sweep, which has its own handlers
@@ -104,19 +105,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the boundary to a person
         if debug:
             traceback.print_exc()
-        said, code = _told(error)
+        said, code = _told(error, words)
         click.echo(f"error: {said}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _told(error: Exception) -> tuple[str, int]:
+def _told(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """What is said of an error, and the exit code."""
     if isinstance(error, KeelLabError):
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):
         from keel_lab.commands.usage import usage_message
 
-        return usage_message(error), error.exit_code
+        return usage_message(error, words, MODULES), error.exit_code
     text = " ".join(str(error).split())[:300]
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{said}\nkeel-lab did not foresee this; the same command with --debug shows where it happened", 1

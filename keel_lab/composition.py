@@ -62,7 +62,7 @@ def launch(
 
 
 def run_file(
-    file: Path,
+    file: str | Path,
     overrides: Sequence[str] | Mapping[str, Any],
     storage: str | Path | None,
     executor: str,
@@ -82,7 +82,7 @@ def run_file(
         overrides = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     root = resolve_root(None if storage is None else str(storage))
     options = LaunchOptions(executor, ray_address, tracking)
-    summary = launch(open_sweep(file, overrides), root, options, "text", lambda table: None)
+    summary = launch(open_sweep(Path(file), overrides), root, options, "text", lambda table: None)
     if summary.exit_code == SIGNALLED + signal.SIGINT:
         raise KeyboardInterrupt
     if summary.exit_code > SIGNALLED:

@@ -30,5 +30,7 @@ def write_starter(file: Path) -> None:
             stream.write(starter(_FIRST if name == "sweep" else name))
     except FileExistsError as error:
         raise UsageError(f"{file}: it is there already and is left alone; name another file") from error
+    except FileNotFoundError as error:
+        raise UsageError(f"{file}: there is no folder {file.parent}; make it, or name another file") from error
     except OSError as error:
         raise UsageError(f"{file}: it cannot be written ({error.strerror}); name another file") from error

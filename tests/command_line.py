@@ -17,6 +17,7 @@ grid:
   architecture: [toy_crash, toy]
   depth: {blocks: [4]}
 ramp: {shape: log, from_lr: 1e-4, peak_lr: 0.1, steps: 60}
+siblings: {reference: false}
 """
 
 

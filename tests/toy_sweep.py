@@ -64,6 +64,14 @@ def toy_task(trial: Trial, root: Root, attempt: int = 1) -> Task:
     return Task(trial, THRESHOLDS, root.uri, attempt)
 
 
+def refusal(architecture: str) -> str:
+    """What is said of a trial that the toy trainer's preflight refuses."""
+    return (
+        f"trainer tests.toy_trainer refuses {architecture}, 4 blocks: {architecture}: 4 heads are one too many; "
+        "correct the sweep file, or the trainer's preflight"
+    )
+
+
 def outcome(root: Root, trial: Trial) -> tuple[bytes, dict[str, object]]:
     """What a disturbed run must have in common with an undisturbed one: the curve's bytes and the result's numbers."""
     trials = Trials(root)

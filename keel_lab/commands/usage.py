@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Sequence
 
 import click
 
 
-def usage_message(error: click.ClickException) -> str:
-    """Two lines: the command with what is wrong, and what the command takes."""
+def usage_message(error: click.ClickException, words: Sequence[str], commands: Iterable[str]) -> str:
+    """Two lines: the command with what is wrong, and what the command takes.
+
+    Args:
+        error: click's.
+        words: the command line.
+        commands: names of the commands that there are.
+    """
+    known = list(commands)
     context = getattr(error, "ctx", None)
     said = error.format_message().rstrip(".")
-    if context is None:
-        return f"keel-lab: {said}"
-    if said.startswith("No such command"):
-        said += _near_command(context, said)
+    said = f"{said[:1].lower()}{said[1:]}"
+    if isinstance(error, click.NoSuchOption) and "." in error.option_name:
+        said += f" (an override has no dashes: {error.option_name.lstrip('-')}=VALUE)"
+    elif said.startswith("no such command"):
+        near = difflib.get_close_matches(said.split("'")[1], known, n=1)
+        said += f" (did you mean {near[0]}?)" if near else ""
+    if context is None:  # click's parser does not say where it was
+        path = " ".join(["keel-lab", *[word for word in words if word in known][:1]])
+        return f"{path}: {said}\n{path} --help says more"
     usage = " ".join(context.get_usage().split()).removeprefix("Usage: ")
-    return f"{context.command_path}: {said[:1].lower()}{said[1:]}\nusage: {usage}; --help says more"
-
-
-def _near_command(context: click.Context, said: str) -> str:
-    command = context.command
-    assert isinstance(command, click.Group)
-    word = said.split("'")[1] if "'" in said else ""
-    near = difflib.get_close_matches(word, command.list_commands(context), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    return f"{context.command_path}: {said}\nusage: {usage}; --help says more"

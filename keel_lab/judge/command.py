@@ -142,7 +142,9 @@ class _Reader:
             return read_table(path, name)
         run = mlflow_table.run_id(name)
         if run is None:
-            raise UsageError(f"{name}: there is no such file (an MLflow run is given by its id, 32 hex digits)")
+            raise UsageError(
+                f"{name}: there is no such file; correct its name (an MLflow run is given by its id, 32 hex digits)"
+            )
         columns = self._request.columns
         return mlflow_table.read_run(run, name, self._request.tracking(), replace(columns, lr=None))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keel_lab.errors import KeelLabError, UsageError
+from keel_lab.own_trainer import DEFAULT
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.executor import Progress, Task
 from keel_lab.schedule.mailbox import Mailbox
@@ -67,7 +68,11 @@ def preflight(trial: Trial) -> str | None:
     try:
         trainer(trial).preflight(trial)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is what is wrong with the trial
-        return str(error) if isinstance(error, KeelLabError | ValueError) else _sentence(error)
+        said = str(error) if isinstance(error, KeelLabError | ValueError) else _sentence(error)
+        if trial.trainer == DEFAULT:
+            return said
+        what = f"trainer {trial.trainer} refuses {trial.architecture}, {trial.blocks} blocks"
+        return f"{what}: {said}; correct the sweep file, or the trainer's preflight"
     return None
 
 

@@ -121,10 +121,10 @@ class GridReader:
                 self.catalogue.declaration(value)
             except KeyError as error:
                 if ":" in value:
-                    raise ValueError(f"must be an architecture that can be loaded: {error.args[0]}") from error
+                    raise ValueError(_unloadable(value, str(error.args[0]))) from error
                 raise ValueError(f"must be one of {', '.join(names)}, or package.module:Name") from error
             except KeelLabError as error:
-                raise ValueError(f"must be an architecture that can be loaded: {error}") from error
+                raise ValueError(_unloadable(value, str(error))) from error
             return value
 
         return Kind(f"must be one of {', '.join(names)}, or package.module:Name", convert, words=names)
@@ -142,7 +142,7 @@ class GridReader:
                 nearest(name, names),
             )
         except KeelLabError as error:
-            self._refuse(node, path, name, f"must be an architecture that can be loaded: {error}")
+            self._refuse(node, path, name, _unloadable(name, str(error)))
         return None
 
     def _depth(self, node: Node) -> None:
@@ -227,6 +227,10 @@ class GridReader:
 
     def _refuse(self, node: Node, key: str, found: str, allowed: str, near: str | None = None) -> None:
         self.problems.append(Problem(node.place, key, found, allowed, near))
+
+
+def _unloadable(name: str, why: str) -> str:
+    return f"must be an architecture that can be loaded: {why.removeprefix(f'architecture {name!r}: ')}"
 
 
 def _having(declaration: Declaration) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def load(path: Path, overrides: Sequence[str], catalogue: Catalogue) -> SweepSpe
             raise UsageError(f"{path}: found {path.stat().st_size} bytes; a sweep file has at most {LARGEST_FILE}")
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: there is no such file; give a sweep file, such as sweeps/quickstart.yaml") from error
+        raise UsageError(f"{path}: there is no such file; {_other_file(path)}") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: it cannot be read ({error}); give a readable sweep file") from error
     try:
@@ -49,6 +50,14 @@ def load(path: Path, overrides: Sequence[str], catalogue: Catalogue) -> SweepSpe
         found = f"bytes that are no UTF-8 ({content[error.start : error.start + 4]!r})"
         raise SpecError([Problem(f"{path}:{line}", "(whole file)", found, "save the file as UTF-8")]) from error
     return parse(text, str(path), path.resolve().parent, overrides, catalogue)
+
+
+def _other_file(path: Path) -> str:
+    beside = {file.stem: file for file in sorted(path.parent.glob("*.y*ml"))} if path.parent.is_dir() else {}
+    near = difflib.get_close_matches(path.stem, beside, n=1)
+    if near:
+        return f"did you mean {beside[near[0]]}?"
+    return "give a sweep file, such as sweeps/quickstart.yaml; keel-lab init writes one to begin with"
 
 
 def parse(text: str, source_name: str, folder: Path, overrides: Sequence[str], catalogue: Catalogue) -> SweepSpec:

@@ -114,7 +114,11 @@ def _set(node: Node, path: tuple[str, ...], value: Node, problems: list[Problem]
         entries = {}
     if entries is None:
         place, key = value.place, ".".join(done)
-        problems.append(Problem(place, ".".join(done + path), f"{key}: {node.found()}", f"{key} has no keys inside it"))
+        problems.append(
+            Problem(
+                place, ".".join(done + path), f"{key}: {node.found()}", f"it has no keys inside it: write {key}=VALUE"
+            )
+        )
         return node
     name, *rest = path
     inner = entries.get(name, Node({}, "", value.place))

@@ -193,7 +193,7 @@ class Reading:
         for key, node in entries.items():
             if key not in known:
                 path = f"{section}.{key}" if section else key
-                near = nearest(key, known) or self._elsewhere(key)
+                near = self._elsewhere(key) or nearest(key, known)
                 self._refuse(node, path, "an unknown key", f"allowed here: {', '.join(known)}", near)
 
     def _elsewhere(self, word: str) -> str | None:

@@ -56,6 +56,7 @@ def check_name(kind: str, name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{kind} name {name!r}: up to 128 letters, digits, '-', '_' and '.', the first a letter, digit or '_'"
+            f"{kind} name {name!r}: it becomes a folder; write up to 128 letters, digits, '-', '_' and '.', the "
+            "first a letter, digit or '_'"
         )
     return name

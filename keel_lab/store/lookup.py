@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from keel_lab.errors import UsageError
+from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
-from keel_lab.store.root import Root
+from keel_lab.store.root import Root, StorageError
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 
+_log = logging.getLogger(__name__)
 SHORTEST = 4  # characters of an id, as in git
 
 
@@ -52,8 +54,8 @@ def find_trial(root: Root, text: str, sweep: str | None = None) -> FoundTrial:
     sweeps = Sweeps(root)
     if sweep is None:
         sweep, text = _split(text, sweeps)
-    names = sweeps.names() if sweep is None else [sweep]
-    homes = [Home(stored, planned) for stored in map(sweeps.load, names) for planned in stored.trials]
+    stored_sweeps = _readable(sweeps) if sweep is None else [sweeps.load(sweep)]
+    homes = [Home(stored, planned) for stored in stored_sweeps for planned in stored.trials]
     ids = {home.planned.trial.id for home in homes} | (set(root.list("trials")) if sweep is None else set())
     matching = {home.planned.trial.id for home in homes if home.planned.name == text}
     if not matching:
@@ -68,7 +70,7 @@ def find_trial(root: Root, text: str, sweep: str | None = None) -> FoundTrial:
         several = [_full(one, homes) for one in sorted(matching)]
         raise UsageError(
             f"{text!r} means {len(several)} trials in {where}: {', '.join(several[:6])}"
-            f"{', ...' if len(several) > 6 else ''}; give a longer id, or --sweep"
+            f"{', ...' if len(several) > 6 else ''}; give a longer id, or SWEEP/NAME"
         )
     (trial_id,) = matching
     return FoundTrial(trial_id, tuple(home for home in homes if home.planned.trial.id == trial_id))
@@ -83,6 +85,19 @@ def _forks(root: Root, sweeps: Iterable[StoredSweep]) -> list[Home]:
         for sweep in making
         for planned in with_forks(sweep.trials, results, sweep.siblings)[len(sweep.trials) :]
     ]
+
+
+def _readable(sweeps: Sweeps) -> list[StoredSweep]:
+    """All sweeps but those that are damaged or of a newer version, which are warned of: others are none the worse."""
+    found = []
+    for name in sweeps.names():
+        try:
+            found.append(sweeps.load(name))
+        except StorageError:
+            raise
+        except KeelLabError as error:
+            _log.warning("trials of sweep %s are not looked through: %s", name, error)
+    return found
 
 
 def _split(text: str, sweeps: Sweeps) -> tuple[str | None, str]:

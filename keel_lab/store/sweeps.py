@@ -114,9 +114,10 @@ class Sweeps:
         except NewerSchemaError:
             raise
         except (KeyError, TypeError, ValueError) as error:
+            what = str(error) if place in str(error) else f"{place} is damaged or of another version: {error}"
             raise KeelLabError(
-                f"{place} is damaged or of another version ({error}); restore it from a backup or {name}/revisions, "
-                "or delete it and run the sweep file again: finished trials are reused"
+                f"{what}; restore it from a backup or {name}/revisions, or delete it and run the sweep file again: "
+                "finished trials are reused"
             ) from error
 
     def find(self, name: str) -> StoredSweep | None:

@@ -10,6 +10,7 @@ from jsonschema import Draft7Validator
 
 from keel_lab.spec import node
 from tests.command_line import TOYS, call
+from tests.toy_sweep import refusal
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
 
@@ -66,7 +67,7 @@ def test_validate_asks_the_trainer(capsys, tmp_path):
     assert [problem["message"] for problem in told["problems"]] == [ended.err.removeprefix("error: ").rstrip()]
     (tmp_path / "toys.yaml").write_text(TOYS.replace("toy_crash", "toy_impossible"))
     own = call(capsys, "validate", "toys.yaml")
-    assert own == (2, "", "error: toy_impossible: 4 heads are one too many\n")
+    assert own == (2, "", f"error: {refusal('toy_impossible')}\n")
 
 
 def test_schema_prints_what_editors_read(capsys):
@@ -80,7 +81,7 @@ def test_schema_prints_what_editors_read(capsys):
     [
         (),
         ("grid.alpha=[1, sqrt(L), 2 L]", "grid.model.width={log: [32, 128, 3]}", "train.eps={linear: [1e-8, 3e-8, 3]}"),
-        ("protocol=grid", "ramp=null", "grid.lr={log: [1e-4, 1e-2, 3]}", "schedule.warmup=12.5%"),
+        ("protocol=grid", "ramp=null", "siblings=null", "grid.lr={log: [1e-4, 1e-2, 3]}", "schedule.warmup=12.5%"),
         ("ramp=null", "ramp.preset=paper", "train.clip_norm=off", "budget.wall_time=1h30m", "question='1e5'"),
         ("grid.depth={sublayers: [2, 6]}", "grid.seed=null", "grid.init_seed=[0, 1]", "grid.data_seed=7"),
     ],

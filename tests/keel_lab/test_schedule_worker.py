@@ -18,7 +18,7 @@ from keel_lab.schedule.session import Session
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 from keel_lab.trial import DataRef
-from tests.toy_sweep import THRESHOLDS, outcome, toy_task, toy_trial
+from tests.toy_sweep import THRESHOLDS, outcome, refusal, toy_task, toy_trial
 from tests.toy_trainer import H1, starts
 
 
@@ -285,7 +285,7 @@ def test_a_checkpoint_is_due_by_time_and_at_the_end(root, tmp_path, monkeypatch)
 
 def test_preflight_says_what_is_wrong(root):
     assert worker.preflight(toy_trial()) is None
-    assert worker.preflight(toy_trial("toy_impossible")) == "toy_impossible: 4 heads are one too many"
+    assert worker.preflight(toy_trial("toy_impossible")) == refusal("toy_impossible")
     missing = toy_trial().model_copy(update={"trainer": "no_such_trainer"})
     assert "No module named 'no_such_trainer'" in worker.preflight(missing)
 

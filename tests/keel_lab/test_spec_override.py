@@ -92,7 +92,7 @@ def test_warmup_and_its_steps_replace_each_other(read: Reader, grid_text: str) -
 
 
 def test_a_null_takes_a_section_away(read: Reader, good: str) -> None:
-    spec = read(good, "protocol=grid", "ramp=null", "grid.lr=1e-3")
+    spec = read(good, "protocol=grid", "ramp=null", "siblings=null", "grid.lr=1e-3")
     assert (spec.protocol, values(spec, "schedule.lr")) == ("grid", (1e-3,))
 
 
@@ -112,11 +112,11 @@ def test_an_option_of_an_architecture_of_ones_own(read: Reader, good: str) -> No
         ("rmap.steps=3", "rmap", "did you mean ramp"),
         ("ramp.step=3", "ramp.step", "did you mean steps"),
         ("steps=3", "steps", "did you mean ramp.steps"),
-        ("name.first=x", "name.first", "name has no keys inside it"),
+        ("name.first=x", "name.first", "it has no keys inside it"),
         ("grid.seed=[0", "grid.seed", "no YAML"),
         ("ramp.steps=x", "ramp.steps", "found x (a string); must be an integer"),
         ("ramp.steps=", "ramp.steps", "found nothing; must be an integer"),
-        ("grid.init_seed=[0]", "grid.init_seed", "give seed alone, or the two apart"),
+        ("grid.init_seed=[0]", "grid.init_seed", "give it alone, or the two apart"),
     ],
 )
 def test_wrong_overrides_are_named_with_their_whole_text(

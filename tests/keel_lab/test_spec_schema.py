@@ -69,7 +69,7 @@ WRONG = [
     ("width: 32", "width: []"),
     ("width: 32", "width: {log: [1, 2]}"),
     ("width: 32", "width: {lgo: [1, 2, 3]}"),
-    ("ffn: swiglu", "ffn: gelu"),
+    ("ffn: swiglu", "ffn: relu"),
     ("init_std: 0.02", "init_std: match"),
     ("betas: [0.9, 0.95]", "betas: [0.9, 1.0]"),
     ("betas: [0.9, 0.95]", "betas: [0.9]"),

@@ -63,8 +63,19 @@ def test_an_unknown_trial_names_the_nearest(root):
 
 
 def test_a_name_of_two_trials_asks_for_the_sweep(root):
-    with pytest.raises(UsageError, match=r"means 2 trials .*\(pre_ln-b4-s0 in one\).*--sweep"):
+    with pytest.raises(UsageError, match=r"means 2 trials .*\(pre_ln-b4-s0 in one\).*SWEEP/NAME"):
         find_trial(root, "pre_ln-b4-s0")
+    assert [home.sweep.name for home in find_trial(root, "one/pre_ln-b4-s0").homes] == ["one"]
+    with pytest.raises(UsageError, match="no trial 'keel-b4-s7' in sweep one"):
+        find_trial(root, "one/keel-b4-s7")
+
+
+def test_a_damaged_sweep_is_warned_of_and_hides_no_other(root, caplog):
+    root.write("sweeps/broken/sweep.json", b"{")
+    assert find_trial(root, "one/pre_ln-b4-s0").name == "pre_ln-b4-s0"
+    assert caplog.text == ""
+    assert find_trial(root, "keel-b4-s1").name == "keel-b4-s1"
+    assert "trials of sweep broken are not looked through" in caplog.text
 
 
 def test_a_prefix_that_is_too_short_finds_nothing(root):
