@@ -8,7 +8,6 @@ import pytest
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.plan import Plan, expand
-from keel_lab.plan.planned import Role
 from keel_lab.spec import SweepSpec, load
 from trainers.catalogue import CATALOGUE
 
@@ -56,8 +55,7 @@ def test_quickstart_has_the_form_of_the_designs_example(facts: CorpusFacts) -> N
 
 def test_table1_is_six_architectures_at_two_depths_with_five_seeds(facts: CorpusFacts) -> None:
     _, plan = planned(FOLDER / "table1.yaml", facts)
-    trials = [trial for trial in plan.trials if trial.role is Role.TRIAL]
-    assert len(plan.trials) == 2 * len(trials)
+    trials = plan.trials
     assert [trial.cell.architecture for trial in trials[:12:2]] == SIX
     assert {trial.cell.blocks for trial in plan.trials} == {16, 32}
     assert {trial.trial.init_seed for trial in plan.trials} == {0, 1, 2, 3, 4}
