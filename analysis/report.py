@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.readings import SweepReadings, open_root, read
-from analysis.tables import caption, grid, max_lr, max_lr_paper, max_lr_records
+from analysis.tables import caption, grid, grid_layout, grid_records, max_lr, max_lr_paper, max_lr_records
 from analysis.tables.latex import to_latex
 from analysis.tables.layout import Table, to_markdown, to_text
 from keel_lab.errors import UsageError
@@ -28,8 +28,8 @@ FORMATS = ("text", "md", "csv", "json", "tex")
 def build(names: str | Sequence[str], storage: Root | Path | str | None = None, format: str = "text") -> str:
     """The report of one or several sweeps; equal results give equal bytes in every format.
 
-    Ramp sweeps give one table a ramp, grid sweeps one a schedule. `csv` has a row a cell; `json` adds every seed's
-    reading.
+    Ramp sweeps give one table a ramp, grid sweeps one a schedule. `csv` has a row a cell, of grid sweeps a row a cell
+    and metric; `json` adds every seed's Max LR.
 
     Args:
         names: a sweep in storage, or several.
@@ -50,14 +50,16 @@ def build(names: str | Sequence[str], storage: Root | Path | str | None = None, 
     if format == "tex":
         return _tex(sweeps)
     tables: list[Table] = [max_lr.layout(table) for table in max_lr.tables(sweeps)]
-    tables += [grid.layout(table) for table in grid.tables(sweeps)]
+    tables += [grid_layout.layout(table) for table in grid.tables(sweeps)]
     write = to_text if format == "text" else to_markdown
     ahead = [line for line in map(caption.progress, sweeps) if line is not None]
     return "\n".join([*(f"{line}\n" for line in ahead), *map(write, tables)])
 
 
 def figures(names: Sequence[str], storage: Root | Path | str | None, into: Path) -> list[Path]:
-    """Draws the loss curves of each sweep as PNG and SVG into a folder, which is made if need be.
+    """Draws the loss curves of each sweep, and a grid's final loss against LR, as PNG and SVG into a folder.
+
+    The folder is made if need be.
 
     Returns:
         The files written; none for a sweep of which nothing has finished.
@@ -95,14 +97,15 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
 
 def _drawn(sweep: SweepReadings, root: Root, into: Path) -> list[Path]:
     from analysis.figures.curves import loss_curves
+    from analysis.figures.lr_response import lr_responses
     from keel_lab.store.trials import Trials
 
-    return loss_curves(sweep, Trials(root).curve, into)
+    return [*loss_curves(sweep, Trials(root).curve, into), *lr_responses(sweep, into)]
 
 
 def _csv(sweeps: Sequence[SweepReadings]) -> str:
     ramps = [row for table in max_lr.tables(sweeps) for row in max_lr_records.records(table)]
-    grids = [row for table in grid.tables(sweeps) for row in grid.records(table)]
+    grids = [row for table in grid.tables(sweeps) for row in grid_records.records(table)]
     if ramps and grids:
         raise UsageError("a CSV holds one kind of table: ask for the ramp sweeps and the grid sweeps in two reports")
     rows = ramps or grids
@@ -115,7 +118,7 @@ def _csv(sweeps: Sequence[SweepReadings]) -> str:
 
 def _tex(sweeps: Sequence[SweepReadings]) -> str:
     tables = [max_lr_paper.layout(table) for table in max_lr.tables(sweeps)]
-    tables += [grid.layout(table) for table in grid.tables(sweeps)]
+    tables += [grid_layout.layout(table, max_lr_paper.TITLES) for table in grid.tables(sweeps)]
     ahead = [f"% {line}\n" for line in map(caption.progress, sweeps) if line is not None]
     name = "-".join(sweep.stored.name for sweep in sweeps)
     labels = [name, *(f"{name}-{number}" for number in range(2, len(tables) + 1))]
@@ -138,7 +141,7 @@ def _json(sweeps: Sequence[SweepReadings]) -> str:
         )
     for gridded in grid.tables(sweeps):
         schedule = gridded.schedule.model_dump(mode="json", exclude={"kind", "lr"})
-        tables.append({"protocol": "grid", "schedule": schedule, "cells": grid.records(gridded)})
+        tables.append({"protocol": "grid", "schedule": schedule, "cells": grid_records.records(gridded)})
     thresholds = {sweep.stored.name: sweep.stored.thresholds.model_dump(mode="json") for sweep in sweeps}
     content = {"schema": SCHEMA, "sweeps": list(thresholds), "thresholds": thresholds, "tables": tables}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"

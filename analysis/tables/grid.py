@@ -1,22 +1,20 @@
-"""Grid sweeps: final validation loss by architecture and depth (rows) and peak LR (columns), diverged runs said so."""
+"""Grid sweeps by cell: the seeds of an architecture, depth, axes and peak LR, with the metrics they ended with."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Any
+from functools import cached_property
 
+from analysis.lr_response import Point, Response, Seeds, response
+from analysis.means import Mean, mean
+from analysis.metrics import LOSS, Metric, rows, with_perplexity
 from analysis.readings import Reading, SweepReadings
-from analysis.tables import caption
-from analysis.tables.cells import Axes, axes_text, lacking, telling_axes
-from analysis.tables.layout import Group, Table
+from analysis.tables.cells import Axes
 from keel_lab.detect.verdict import Mode, Status
 from keel_lab.settings import GridSchedule
-from keel_lab.spec.label import label_text
 
-METRIC = "val_loss"
+Variant = tuple[str, str, int, Axes]  # sweep, architecture, blocks and other axes: what an LR is chosen for
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class GridCell:
     readings: tuple[Reading, ...]
 
     @property
+    def variant(self) -> Variant:
+        """What it shares with the cells at other LRs."""
+        return self.sweep, self.architecture, self.blocks, self.axes
+
+    @property
     def diverged(self) -> int:
         """Seeds that left a level they had reached, or became non-finite; one that never learned left none."""
         return sum(_lost(one) for one in self.readings)
@@ -41,14 +44,28 @@ class GridCell:
         return sum(one.verdict is not None and one.verdict.mode is Mode.STAGNATION for one in self.readings)
 
     @property
-    def losses(self) -> list[float]:
-        """Validation losses of the seeds that finished and did not diverge, finite, nats a token."""
-        found = [
-            one.result.metrics.get(METRIC, math.nan)
+    def finished(self) -> int:
+        """Seeds that have a result and did not diverge."""
+        return sum(one.result is not None for one in self.readings) - self.diverged
+
+    @cached_property
+    def reported(self) -> dict[Seeds, dict[str, float]]:
+        """The metrics of those seeds, by (init_seed, data_seed)."""
+        return {
+            (one.planned.trial.init_seed, one.planned.trial.data_seed): with_perplexity(one.result.metrics)
             for one in self.readings
             if one.result is not None and one.verdict is not None and not _lost(one)
-        ]
-        return [loss for loss in found if math.isfinite(loss)]
+        }
+
+    def values(self, metric: Metric) -> dict[Seeds, float]:
+        """A metric by seeds, where it is finite."""
+        found = {seeds: metric.of(metrics) for seeds, metrics in self.reported.items()}
+        return {seeds: value for seeds, value in found.items() if value is not None}
+
+    def mean(self, metric: Metric) -> Mean | None:
+        """Over the seeds that have it."""
+        values = self.values(metric)
+        return mean(list(values.values()), [data_seed for _, data_seed in values])
 
 
 def _lost(reading: Reading) -> bool:
@@ -63,6 +80,35 @@ class GridTable:
     schedule: GridSchedule
     cells: tuple[GridCell, ...]
     sweeps: tuple[SweepReadings, ...]
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Every metric that a trial of it ended with, and the means of families."""
+        return rows(name for cell in self.cells for metrics in cell.reported.values() for name in metrics)
+
+    @cached_property
+    def variants(self) -> dict[Variant, tuple[GridCell, ...]]:
+        """The cells of each variant by rising LR."""
+        groups: dict[Variant, list[GridCell]] = {}
+        for cell in self.cells:
+            groups.setdefault(cell.variant, []).append(cell)
+        return {variant: tuple(sorted(cells, key=lambda cell: cell.lr)) for variant, cells in groups.items()}
+
+    def response(self, variant: Variant, metric: Metric) -> Response:
+        """How a metric of a variant responds to the LR."""
+        return lr_response(self.variants[variant], metric)
+
+
+def lr_response(cells: Sequence[GridCell], metric: Metric) -> Response:
+    """How a metric responds to the LR over the cells of one variant."""
+    points = [
+        Point(cell.lr, cell.values(metric), cell.diverged > 0, all(one.result is not None for one in cell.readings))
+        for cell in cells
+    ]
+    return response(points, lower_is_better=metric.lower_is_better)
+
+
+VALIDATION = Metric(LOSS, (LOSS,))
 
 
 def tables(sweeps: Sequence[SweepReadings]) -> list[GridTable]:
@@ -91,105 +137,3 @@ def _cells(readings: Sequence[Reading]) -> tuple[GridCell, ...]:
 
 def _is_peak_lr(axis: str) -> bool:
     return axis.rpartition(".")[2] in ("lr", "peak_lr")
-
-
-def layout(table: GridTable) -> Table:
-    """The table in words: a row an architecture, depth and other axes; a column a peak LR."""
-    several, names = len(table.sweeps) > 1, ", ".join(one.stored.name for one in table.sweeps)
-    telling = telling_axes([cell.axes for cell in table.cells])
-    lrs = sorted({cell.lr for cell in table.cells})
-    rows: dict[tuple[str, ...], dict[float, GridCell]] = {}
-    for cell in table.cells:
-        axes = axes_text(tuple(axis for axis in cell.axes if axis[0] in telling))
-        depth = f"{cell.blocks} blocks ({2 * cell.blocks} sub-layers)"
-        key = (*((cell.sweep,) if several else ()), cell.architecture, depth, *((axes,) if telling else ()))
-        rows.setdefault(key, {})[cell.lr] = cell
-    return Table(
-        title=f"Validation loss by architecture, depth and peak LR: {names}",
-        stub=(*(("sweep",) if several else ()), "architecture", "depth", *(("axes",) if telling else ())),
-        groups=(Group("peak LR", tuple(map(label_text, lrs))),),
-        rows=tuple((*key, *(_words(row.get(lr)) for lr in lrs)) for key, row in rows.items()),
-        notes=tuple(_notes(table)),
-    )
-
-
-def _words(cell: GridCell | None) -> str:
-    if cell is None:
-        return "-"
-    losses, total = cell.losses, len(cell.readings)
-    words = [f"{fmean(losses):.4f} (n={len(losses)})"] if losses else []
-    if cell.diverged:
-        words.append(f"diverged {cell.diverged}/{total}")
-    if cell.not_learned:
-        words.append(f"not learned {cell.not_learned}/{total}")
-    if _unmeasured(cell):
-        words.append(f"no finite {METRIC} {_unmeasured(cell)}/{total}")
-    return ", ".join([*words, *lacking(cell.readings)])
-
-
-def _unmeasured(cell: GridCell) -> int:
-    return sum(one.result is not None for one in cell.readings) - cell.diverged - len(cell.losses)
-
-
-def _notes(table: GridTable) -> list[str]:
-    schedule, readings = table.schedule, [one for cell in table.cells for one in cell.readings]
-    decay = f"cosine to {label_text(schedule.final_lr)}" if schedule.shape == "cosine" else "constant"
-    detectors = sorted({one.verdict.detector for one in readings if one.verdict is not None})
-    return [
-        f"Schedule: warm-up over {schedule.warmup_steps} of {schedule.steps} steps, then {decay}.",
-        "Mean over the n seeds that did not diverge, nats a token. Where some diverged, it is a mean of the survivors.",
-        *([caption.NOT_LEARNED] if any(cell.not_learned for cell in table.cells) else []),
-        *edges(table.cells),
-        *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
-        *caption.setting(table.sweeps, readings),
-    ]
-
-
-def edges(cells: Sequence[GridCell]) -> list[str]:
-    """Where the best LR of an architecture and depth is the largest or smallest tried: a bound, not an optimum."""
-    groups: dict[tuple[str, str, int], list[GridCell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.sweep, cell.architecture, cell.blocks), []).append(cell)
-    found = []
-    for (_, architecture, blocks), members in groups.items():
-        lrs, measured = {cell.lr for cell in members}, [cell for cell in members if cell.losses]
-        if len(lrs) < 2 or not measured:
-            continue
-        best = min(measured, key=lambda cell: fmean(cell.losses)).lr
-        for lr, sign, word in ((max(lrs), ">=", "largest"), (min(lrs), "<=", "smallest")):
-            if best == lr:
-                bound = f"best LR {sign} {label_text(best)}"
-                found.append(f"{architecture}, {blocks} blocks: {bound}: it is the {word} tried; extend the grid.")
-    return found
-
-
-def records(table: GridTable) -> list[dict[str, Any]]:
-    """One flat record a cell."""
-    return [_record(cell, table.schedule) for cell in table.cells]
-
-
-def _record(cell: GridCell, schedule: GridSchedule) -> dict[str, Any]:
-    losses = cell.losses
-    return {
-        "sweep": cell.sweep,
-        "architecture": cell.architecture,
-        "axes": dict(cell.axes),
-        "blocks": cell.blocks,
-        "sublayers": 2 * cell.blocks,
-        "lr": cell.lr,
-        "n_planned": len(cell.readings),
-        "n": len(losses),
-        "val_loss_mean": fmean(losses) if losses else None,
-        "low": min(losses, default=None),
-        "high": max(losses, default=None),
-        "diverged": cell.diverged,
-        "not_learned": cell.not_learned,
-        "without_val_loss": _unmeasured(cell),
-        "failed": sum(one.state == "failed" for one in cell.readings),
-        "not_run": sum(one.state == "not_run" for one in cell.readings),
-        "shape": schedule.shape,
-        "steps": schedule.steps,
-        "warmup_steps": schedule.warmup_steps,
-        "final_lr": schedule.final_lr,
-        "detector": sorted({one.verdict.detector for one in cell.readings if one.verdict is not None}),
-    }

@@ -18,6 +18,18 @@ TITLES = {
     "mix_ln": "Mix-LN",
     "pre_ln": "Pre-LN",
     "keel": "Keel",
+    "keel_attempt1": "Keel, attempt 1",
+    "keel_attempt2": "Keel, attempt 2",
+    "keel_attempt3": "Keel, attempt 3",
+    "hybridnorm_star": "HybridNorm*",
+    "admin": "Admin",
+    "pre_ln_scaled": "Pre-LN scaled",
+    "peri_ln": "Peri-LN",
+    "sandwich_ln": "Sandwich-LN",
+    "layernorm_scaling": "LayerNorm Scaling",
+    "residual_dual": "ResiDual",
+    "rezero": "ReZero",
+    "highway": "Highway",
 }
 _RANGE = " range is "
 _ONLY_RATIOS = ("ratio:", "paper's ratio:")

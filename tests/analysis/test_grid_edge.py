@@ -51,6 +51,6 @@ def test_a_run_that_had_too_few_steps_to_learn_keeps_its_loss_and_is_not_called_
     lab.finish(planned, lab.stagnant(), metrics={"val_loss": 3.38})
     lab.save("short")
     text = build(["short"], lab.root)
-    assert "3.3800 (n=1), not learned 1/1" in text
+    assert "3.3800, not learned 1/1" in text
     assert "diverged 1/1" not in text
     assert "not learned: the loss never got clearly below the unigram level H1" in text

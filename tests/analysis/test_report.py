@@ -273,33 +273,11 @@ def small_grid(lab):
     lab.save("g")
 
 
-def test_grid_says_means_divergence_and_what_is_missing(lab):
-    small_grid(lab)
-    lines = build(["g"], lab.root).partition("\n\n")[2].split("\n\n")[1].splitlines()
-    assert re.split(r"\s{2,}", lines[1].strip()) == ["architecture", "depth", "1e-5", "3e-5"]
-    assert re.split(r"\s{2,}", lines[3]) == [
-        "keel", "16 blocks (32 sub-layers)", "2.5000 (n=2), 1 failed (oom)", "4.0000 (n=1), diverged 2/3",
-    ]  # fmt: skip
-    frame = pd.read_csv(io.StringIO(build(["g"], lab.root, "csv")))
-    assert list(frame.lr) == [1e-5, 3e-5]
-    assert list(frame.val_loss_mean) == [2.5, 4.0]
-    assert list(frame.diverged) == [0, 2]
-    assert list(frame.failed) == [1, 0]
-
-
-def test_grid_without_a_metric_says_so(lab):
-    planned = lab.plan("g", "keel", schedule=GRID)
-    lab.finish(planned, Verdict(Status.HEALTHY, censored=True), metrics={"val_loss": float("nan")})
-    lab.save("g")
-    assert "no finite val_loss 1/1" in build(["g"], lab.root)
-    assert json.loads(build(["g"], lab.root, "json"))["tables"][0]["cells"][0]["without_val_loss"] == 1
-
-
 def test_ramp_and_grid_do_not_share_a_csv(lab):
     small_grid(lab)
     small_table(lab)
     text = build(["g", "small"], lab.root)
-    assert "Validation loss by architecture" in text
+    assert "Final metrics by architecture" in text
     assert "Max LR by architecture" in text
     with pytest.raises(UsageError, match="two reports"):
         build(["g", "small"], lab.root, "csv")
