@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from analysis.explanation import Explanation
     from keel_lab.architecture import Catalogue
     from keel_lab.diagnostics import Diagnostics, Window
+    from keel_lab.plan.chosen_lr import MeasuredRates
     from keel_lab.plan.opening import OpenedSweep
+    from keel_lab.plan.planned import Cell
     from keel_lab.result import TrialResult
     from keel_lab.schedule.launch import LaunchOptions, Reporting
     from keel_lab.schedule.summary import RunSummary
+    from keel_lab.spec.lr_choice import LrChoice
     from keel_lab.store.lookup import FoundTrial
     from keel_lab.store.root import Root
     from keel_lab.trial import Trial
@@ -38,11 +41,26 @@ def catalogue() -> Catalogue:
     return CATALOGUE
 
 
-def open_sweep(file: Path, overrides: Sequence[str]) -> OpenedSweep:
-    """See `plan.opening.open_sweep`."""
+def open_sweep(file: Path, overrides: Sequence[str], root: Callable[[], Root]) -> OpenedSweep:
+    """See `plan.opening.open_sweep`; `root` is opened for a sweep whose LRs come from another one."""
     from keel_lab.plan import opening
 
-    return opening.open_sweep(file, overrides, catalogue())
+    return opening.open_sweep(file, overrides, catalogue(), _StoredRates(root))
+
+
+class _StoredRates:
+    """`analysis.measured_rates.StoredRates`, which is loaded when the first rate is asked for."""
+
+    def __init__(self, root: Callable[[], Root]) -> None:
+        self._root = root
+        self._rates: MeasuredRates | None = None
+
+    def rate(self, choice: LrChoice, cell: Cell, trial: Trial) -> tuple[float, str]:
+        if self._rates is None:
+            from analysis.measured_rates import StoredRates
+
+            self._rates = StoredRates(self._root)
+        return self._rates.rate(choice, cell, trial)
 
 
 def reopen_sweep(name: str, root: Root) -> OpenedSweep:
@@ -82,7 +100,7 @@ def run_file(
         overrides = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     root = resolve_root(None if storage is None else str(storage))
     options = LaunchOptions(executor, ray_address, tracking)
-    summary = launch(open_sweep(Path(file), overrides), root, options, "text", lambda table: None)
+    summary = launch(open_sweep(Path(file), overrides, lambda: root), root, options, "text", lambda table: None)
     if summary.exit_code == SIGNALLED + signal.SIGINT:
         raise KeyboardInterrupt
     if summary.exit_code > SIGNALLED:

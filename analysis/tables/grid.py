@@ -121,19 +121,21 @@ def tables(sweeps: Sequence[SweepReadings]) -> list[GridTable]:
     found = []
     for schedule, readings in groups.items():
         names = {one.sweep for one in readings}
-        found.append(GridTable(schedule, _cells(readings), tuple(one for one in sweeps if one.stored.name in names)))
+        found.append(GridTable(schedule, cells(readings), tuple(one for one in sweeps if one.stored.name in names)))
     return found
 
 
-def _cells(readings: Sequence[Reading]) -> tuple[GridCell, ...]:
+def cells(readings: Sequence[Reading]) -> tuple[GridCell, ...]:
+    """Groups readings of grid sweeps by cell and peak LR, in order of first appearance."""
     groups: dict[tuple[str, str, int, Axes, float], list[Reading]] = {}
     for one in readings:
         cell, schedule = one.planned.cell, one.planned.trial.schedule
         assert isinstance(schedule, GridSchedule)
-        others = tuple(axis for axis in cell.axes if not _is_peak_lr(axis[0]))
+        others = tuple(axis for axis in cell.axes if not is_peak_lr(axis[0]))
         groups.setdefault((one.sweep, cell.architecture, cell.blocks, others, schedule.lr), []).append(one)
     return tuple(GridCell(*key, tuple(members)) for key, members in groups.items())
 
 
-def _is_peak_lr(axis: str) -> bool:
+def is_peak_lr(axis: str) -> bool:
+    """Whether an axis of a cell is its peak LR."""
     return axis.rpartition(".")[2] in ("lr", "peak_lr")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from keel_lab.commands.options import AS_JSON, FILE, OVERRIDES, STORAGE, open_root
+
+if TYPE_CHECKING:
+    from keel_lab.plan.opening import OpenedSweep
 
 
 @click.command()
@@ -23,17 +27,23 @@ def init(file: Path) -> None:
 @click.command()
 @FILE
 @OVERRIDES
+@STORAGE
 @AS_JSON
 @click.pass_context
-def validate(context: click.Context, /, file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def validate(
+    context: click.Context, /, file: Path, overrides: tuple[str, ...], storage: str | None, as_json: bool
+) -> None:
     """Check FILE, its corpus and its models as `run` would; says everything that is wrong. Creates nothing."""
     from keel_lab.composition import open_sweep
     from keel_lab.schedule import validation
 
+    def opened() -> OpenedSweep:
+        return open_sweep(file, overrides, lambda: open_root(storage))
+
     if not as_json:
-        click.echo(validation.sentence(str(file), validation.checked(open_sweep(file, overrides))))
+        click.echo(validation.sentence(str(file), validation.checked(opened())))
         return
-    text, code = validation.report(str(file), lambda: open_sweep(file, overrides))
+    text, code = validation.report(str(file), opened)
     click.echo(text)
     context.exit(code)
 
@@ -58,7 +68,9 @@ def plan(file: Path, overrides: tuple[str, ...], resolved: bool, storage: str | 
     from keel_lab.composition import open_sweep
     from keel_lab.plan.describe import describe_plan, describe_resolved
 
-    opened = open_sweep(file, overrides)
+    opened = open_sweep(file, overrides, lambda: open_root(storage))
+    for note in opened.notes:
+        click.echo(note, err=True)
     if resolved:
         click.echo(describe_resolved(opened, as_json=as_json), nl=as_json)
     else:

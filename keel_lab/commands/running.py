@@ -25,7 +25,7 @@ def run(context: click.Context, /, file: Path, overrides: tuple[str, ...], **opt
     from keel_lab.composition import open_sweep
 
     root = open_root(options["storage"])
-    context.exit(_launch(open_sweep(file, overrides), root, options))
+    context.exit(_launch(open_sweep(file, overrides, lambda: root), root, options))
 
 
 @click.command()

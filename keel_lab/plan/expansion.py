@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keel_lab import own_trainer
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
+from keel_lab.plan.chosen_lr import ChosenLrs
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
 from keel_lab.plan.siblings import with_references
 from keel_lab.settings import MOE_ONLY, GridSchedule, ModelSettings, RampSchedule, TrainSettings
@@ -21,15 +22,23 @@ if TYPE_CHECKING:
 SEEDS = ("seed", "init_seed", "data_seed")
 
 
-def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Plan:
+def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: ChosenLrs | None = None) -> Plan:
     """Every distinct trial of a sweep, the first seed of every cell first, cells in the file's order; references too.
 
     An axis that an architecture ignores, and rules that give equal numbers, collapse before ids are made.
 
+    Args:
+        spec: the sweep.
+        catalogue: its architectures.
+        facts: its corpus.
+        chosen: chooses the LR of each cell, where `spec.lr_choice` asks for it; recorded rates need no chooser.
+
     Raises:
         KeyError: if the catalogue does not know an architecture that it knew when the sweep was checked.
     """
-    expansion = _Expansion(spec, catalogue, facts)
+    if chosen is None and spec.lr_choice is not None:
+        chosen = ChosenLrs(spec.lr_choice, None)
+    expansion = _Expansion(spec, catalogue, facts, chosen)
     distinct: dict[str, PlannedTrial] = {}
     total = 0
     for seeds in _combinations([axis for axis in spec.axes if axis.key in SEEDS]):
@@ -47,8 +56,9 @@ def _combinations(axes: list[Axis]) -> Iterator[dict[str, Any]]:
 
 
 class _Expansion:
-    def __init__(self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> None:
+    def __init__(self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: ChosenLrs | None) -> None:
         self._spec = spec
+        self._chosen = chosen
         self._catalogue = catalogue
         data = (
             DataRef(fingerprint=facts.fingerprint, tokenizer=facts.tokenizer, vocab=facts.vocab)
@@ -88,6 +98,8 @@ class _Expansion:
             resources=self._spec.resources,
         )
         cell = Cell(architecture, blocks, self._axes(declaration, values, own))
+        if self._chosen is not None:
+            trial = trial.with_schedule(self._chosen.schedule(cell, trial))
         return PlannedTrial(trial, cell, self._labels(words, values, trial, seeds), self._count(trial))
 
     def _section(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +112,8 @@ class _Expansion:
         if self._spec.protocol == "ramp":
             return RampSchedule(**self._section("ramp", values))
         section = self._section("schedule", values)
+        if self._chosen is not None:
+            section["lr"] = 1.0  # until the cell is known
         share = section.pop("warmup", None)
         if share is not None:
             section["warmup_steps"] = quantity.warmup_steps(share, section["steps"])
@@ -124,7 +138,9 @@ class _Expansion:
         axes = {
             key.split(".")[1]: _label(value) for key, value in values.items() if "." in key and "options." not in key
         }
-        rate = {"lr": trial.schedule.lr} if isinstance(trial.schedule, GridSchedule) else {}
+        rate: dict[str, Label] = {"lr": trial.schedule.lr} if isinstance(trial.schedule, GridSchedule) else {}
+        if self._spec.lr_choice is not None:
+            rate["lr_from"] = self._spec.lr_choice.words
         apart = {"init_seed": trial.init_seed, "data_seed": trial.data_seed}
         alike = "init_seed" not in seeds and "data_seed" not in seeds
         return {**words, **axes, **rate, **({"seed": trial.init_seed} if alike else apart)}

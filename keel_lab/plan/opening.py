@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from keel_lab import spec as sweep_file
 from keel_lab.architecture import Catalogue, CorpusFacts
-from keel_lab.errors import UsageError
+from keel_lab.errors import SpecError, UsageError
 from keel_lab.own_trainer import catalogue_for
 from keel_lab.plan import expand
+from keel_lab.plan.chosen_lr import ChosenLrs, MeasuredRates
 from keel_lab.plan.planned import Plan
 from keel_lab.spec import SweepSpec
 from keel_lab.store.sweeps import StoredSweep, Sweeps
@@ -90,13 +91,21 @@ def find_sweep(file: Path) -> Path:
     return file
 
 
-def open_sweep(file: Path, overrides: Sequence[str], catalogue: Catalogue) -> OpenedSweep:
+def open_sweep(
+    file: Path, overrides: Sequence[str], catalogue: Catalogue, measured: MeasuredRates | None = None
+) -> OpenedSweep:
     """Reads a sweep file and expands it.
+
+    Args:
+        file: the sweep file.
+        overrides: `key.path=value`, each.
+        catalogue: its architectures and corpora.
+        measured: where LRs come from that another sweep measured.
 
     Raises:
         UsageError: with everything that is wrong with the file, the overrides or the corpus.
     """
-    return _opened(sweep_file.load(find_sweep(file), overrides, catalogue), catalogue)
+    return _opened(sweep_file.load(find_sweep(file), overrides, catalogue), catalogue, measured)
 
 
 def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
@@ -130,10 +139,15 @@ def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
     )
 
 
-def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
+def _opened(spec: SweepSpec, catalogue: Catalogue, measured: MeasuredRates | None) -> OpenedSweep:
     catalogue = catalogue_for(spec.trainer, catalogue)
     facts = catalogue.corpus(spec.data, spec.folder)
-    plan = expand(spec, catalogue, facts)
+    chosen = None if spec.lr_choice is None else ChosenLrs(spec.lr_choice, measured)
+    plan = expand(spec, catalogue, facts, chosen)
+    if chosen is not None:
+        if chosen.problems:
+            raise SpecError(chosen.problems)
+        spec = spec.with_rates(chosen.rates)
     room = min(facts.tokens, facts.heldout or facts.tokens) - 1  # a sequence is context tokens and one to predict
     longest = max(planned.trial.model.context for planned in plan.trials)
     if facts.vocab and longest > room:
@@ -141,7 +155,7 @@ def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
             f"model.context: found {longest}, but {facts.source} has only {facts.tokens:,} training and "
             f"{facts.heldout:,} held-out tokens; a context of at most {room} fits: shorten it or add text"
         )
-    return OpenedSweep(spec, facts, plan)
+    return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else ())
 
 
 def _store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:

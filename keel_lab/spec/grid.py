@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from keel_lab.architecture import Catalogue, Declaration
 from keel_lab.errors import KeelLabError, Problem
-from keel_lab.spec import axis, fields, kind
+from keel_lab.spec import axis, fields, kind, lr_choice
 from keel_lab.spec.axis import Values
 from keel_lab.spec.kind import Kind, nearest
+from keel_lab.spec.lr_choice import LrChoice
 from keel_lab.spec.node import Node
 
 DEPTH_REMEDY = "depth is never a bare number: write depth: {blocks: [16]} or {sublayers: [32]} (2 sub-layers a block)"
@@ -22,6 +23,7 @@ class GridReader:
     Attributes:
         axes: values by key (`architecture`, `blocks`, `seed`, `model.width`, `options.alpha`), in the file's order.
         own: `per_architecture`: values by architecture and option.
+        lr_choice: what stands under `lr` in place of values, see `lr_choice`.
     """
 
     catalogue: Catalogue
@@ -29,6 +31,7 @@ class GridReader:
     problems: list[Problem]
     axes: dict[str, Values] = field(default_factory=dict)
     own: dict[str, dict[str, Values]] = field(default_factory=dict)
+    lr_choice: LrChoice | None = None
 
     def declaration(self, name: str) -> Declaration | None:
         """The declaration of an architecture, or None."""
@@ -188,6 +191,8 @@ class GridReader:
             section, key = meant[0].split(".")
             if section == "options":
                 self._option(key, node)
+            elif meant[0] == "schedule.lr" and lr_choice.is_choice(node):
+                self.lr_choice = lr_choice.read(path, node, self.problems)
             else:
                 self.axes[meant[0]] = axis.read(path, node, fields.section(section)[key], self.problems)
 

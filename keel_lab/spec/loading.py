@@ -137,6 +137,7 @@ def _build(reading: Reading, folder: Path, trainer: str) -> SweepSpec:
         },
         constants={**constants, "schedule": schedule},
         trainer=trainer,
+        lr_choice=reading.grid.lr_choice,
         **fixed,  # type: ignore[arg-type]
     )
 
@@ -159,7 +160,11 @@ def _constants(reading: Reading, section: str) -> dict[str, Any]:
 def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, Any], trainer: str) -> dict[str, Any]:
     """The resolved sweep, in the order of the file's keys; parsing it again plans the same trials."""
     depth = {"blocks": list(reading.grid.axes["blocks"].values)}
-    grid = {key.removeprefix("options."): list(values.values) for key, values in reading.grid.axes.items()}
+    grid: dict[str, Any] = {
+        key.removeprefix("options."): list(values.values) for key, values in reading.grid.axes.items()
+    }
+    if reading.grid.lr_choice is not None:
+        grid["lr"] = reading.grid.lr_choice.to_json()
     own = {
         name: {option: _plain(values.values, values.listed) for option, values in options.items()}
         for name, options in reading.grid.own.items()

@@ -57,7 +57,12 @@ MEANINGS: Mapping[str, str] = {
     "ramp.steps": "updates from start to peak",
     "schedule": "the LR of protocol grid: linear warm-up, then the shape",
     "schedule.shape": "what follows the warm-up",
-    "schedule.lr": "peak LR",
+    "schedule.lr": "peak LR; under grid also {from: SWEEP, pick: best | 0.5*max_lr}: what that sweep measured",
+    "lr.from": "name of the sweep, in storage, that measured the LRs",
+    "lr.pick": "best: the LR of the lowest mean validation loss of a grid sweep; 0.5*max_lr: half the median "
+    "Max LR of a ramp sweep",
+    "lr.per": "each cell (architecture, depth and other axes) gets its own",
+    "lr.rates": "the LRs that were chosen, by cell; a resolved sweep has them, and then they count",
     "schedule.steps": "updates in all",
     "schedule.warmup_steps": "updates of the warm-up",
     "schedule.warmup": "length of the warm-up as a share of steps, instead of warmup_steps",

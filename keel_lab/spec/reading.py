@@ -12,6 +12,7 @@ from keel_lab.spec import axis, fields
 from keel_lab.spec.axis import Values
 from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import nearest
+from keel_lab.spec.lr_choice import is_choice
 from keel_lab.spec.node import Node
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -153,7 +154,11 @@ class Reading:
         kinds = fields.section(name)
         self._unknown_keys(name, entries, [*kinds, *(["preset"] if name == "ramp" else [])])
         for key, child in entries.items():
-            if key in kinds:
+            if name == "schedule" and key == "lr" and is_choice(child):
+                self._refuse(
+                    child, "schedule.lr", child.found(), "LRs of another sweep stand under grid: move it there"
+                )
+            elif key in kinds:
                 self.values[f"{name}.{key}"] = axis.read(f"{name}.{key}", child, kinds[key], self.problems)
 
     def _protocol_is_known(self) -> bool:
@@ -220,8 +225,18 @@ class Reading:
         needs_lr = self.protocol == "grid" and self._protocol_is_known()
         grid = self.entries.get("grid") or self.root
         readable = grid.value is None or grid.mapping is not None
-        if needs_lr and readable and self.given("schedule.lr") is None:
+        if any(is_choice(node) for key, node in (grid.mapping or {}).items() if key in ("lr", "schedule.lr")):
+            self._only_choice()
+        elif needs_lr and readable and self.given("schedule.lr") is None:
             self._refuse(grid, "grid.lr", "nothing", "protocol grid needs learning rates under grid: lr: [1e-3, 3e-3]")
+
+    def _only_choice(self) -> None:
+        """Under `lr: {from: ...}` the section's constant does not count; LRs in a list would be a second source."""
+        section = self.values.pop("schedule.lr", None)
+        if section is not None and section.listed:
+            self._refuse(
+                section.node, section.key, section.node.found(), "grid.lr says from where: keep one of the two"
+            )
 
 
 def sort_problems(problems: Sequence[Problem]) -> list[Problem]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from keel_lab.architecture import Catalogue
 from keel_lab.detect.thresholds import Thresholds
-from keel_lab.spec import fields, kind
+from keel_lab.spec import fields, kind, lr_choice
 from keel_lab.spec.axis import LONGEST, RANGES
 from keel_lab.spec.kind import Kind
 from keel_lab.spec.label import label_text
@@ -138,12 +138,26 @@ def _options(catalogue: Catalogue) -> dict[str, Schema]:
 def _keys(protocol: str) -> dict[str, Schema]:
     """Keys of sections, as `model.width` and, where that says which is meant, as `width`."""
     pairs = [(dotted, *dotted.split(".")) for dotted in fields.dotted(protocol)]
-    return {
+    found: dict[str, Schema] = {
         key: {"$ref": f"#/properties/{section}/properties/{word}"}
         for dotted, section, word in pairs
         for key in (dotted, word)
         if fields.candidates(key, protocol, ()) == [dotted]
     }
+    choices = {key: {"anyOf": [found[key], _lr_choice()]} for key in ("lr", "schedule.lr") if key in found}
+    return found | choices
+
+
+def _lr_choice() -> Schema:
+    """LRs that another sweep measured."""
+    words: dict[str, Schema] = {
+        "from": {"type": "string"},
+        "pick": {"type": "string"},
+        "per": {"const": lr_choice.CELL},
+        "rates": {"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}},
+    }
+    named = {word: {"description": MEANINGS[f"lr.{word}"], **one} for word, one in words.items()}
+    return {"type": "object", "properties": named, "required": ["from", "pick"], "additionalProperties": False}
 
 
 def _option(one: Kind, meaning: str) -> Schema:

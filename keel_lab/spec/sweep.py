@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.own_trainer import DEFAULT
 from keel_lab.settings import ALONE, Budget, Resources, SiblingSettings
+from keel_lab.spec.lr_choice import LrChoice
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class SweepSpec:
         options: `per_architecture`: values by architecture and option.
         constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule).
         trainer: the module that trains, see `keel_lab.own_trainer`.
+        lr_choice: where the peak LRs come from, if another sweep is to give them; then no axis does.
     """
 
     name: str
@@ -59,6 +61,14 @@ class SweepSpec:
     constants: Mapping[str, Mapping[str, Any]]
     siblings: SiblingSettings = ALONE
     trainer: str = DEFAULT
+    lr_choice: LrChoice | None = None
+
+    def with_rates(self, rates: Mapping[str, float]) -> SweepSpec:
+        """With the LRs chosen for its cells recorded, in the document too."""
+        assert self.lr_choice is not None
+        chosen = replace(self.lr_choice, rates=rates)
+        grid = {**self.document["grid"], "lr": chosen.to_json()}
+        return replace(self, lr_choice=chosen, document={**self.document, "grid": grid})
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -79,12 +89,13 @@ class SweepSpec:
             },
             "constants": {name: dict(values) for name, values in self.constants.items()},
             **({} if self.trainer == DEFAULT else {"trainer": self.trainer}),  # as sweeps stored before it was
+            **({} if self.lr_choice is None else {"lr_choice": self.lr_choice.to_json()}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SweepSpec:
         """Inverse of `to_json`."""
-        sections = {
+        sections: dict[str, Any] = {
             "thresholds": Thresholds.model_validate(data["thresholds"]),
             "resources": Resources.model_validate(data["resources"]),
             "budget": Budget.model_validate(data["budget"]),
@@ -95,4 +106,6 @@ class SweepSpec:
                 name: {option: tuple(values) for option, values in own.items()} for name, own in data["options"].items()
             },
         }
+        if "lr_choice" in data:
+            sections["lr_choice"] = LrChoice.from_json(data["lr_choice"])
         return cls(**{**data, **sections})
