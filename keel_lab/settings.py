@@ -59,17 +59,41 @@ MOE_ONLY = ("experts", "top_k", "balance_weight")  # make no difference to anoth
 
 
 class TrainSettings(Settings):
-    """How the weights are updated. `batch_size` counts sequences an update, over all micro-batches."""
+    """How the weights are updated. `batch_size` counts sequences an update, over all micro-batches.
+
+    Attributes:
+        betas, eps: of AdamW (Muon leaves to it what is no hidden matrix); Lion has betas alone.
+        momentum, nesterov: of SGD and Muon.
+        ns_steps: Newton-Schulz iterations of Muon.
+        weight_decay: decoupled; SGD adds it to the gradient (L2).
+        clip: whose norm `clip_norm` bounds: of all gradients, or of each sub-layer's; `off` is no bound.
+        z_loss: factor of the mean square of the logits' log-sum-exp, which is added to what is minimised, and to no
+            loss that is recorded.
+    """
 
     batch_size: Count = 8
     accumulate: Count = 1
-    optimizer: Literal["adamw"] = "adamw"
+    optimizer: Literal["adamw", "sgd", "lion", "muon"] = "adamw"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     eps: Positive = 1e-8
     weight_decay: NonNegative = 0.01
     clip_norm: Positive | Literal["off"] = 1.0
     precision: Literal["fp32", "bf16"] = "fp32"
     skip_nonfinite: bool = False
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    nesterov: bool = True
+    ns_steps: Annotated[int, Field(ge=1, lt=100)] = 5
+    clip: Literal["global", "per_sublayer", "off"] = "global"
+    z_loss: NonNegative = 0.0
+
+
+OPTIMIZERS = {  # what each makes use of; another's options make no difference to it
+    "adamw": ("betas", "eps"),
+    "sgd": ("momentum", "nesterov"),
+    "lion": ("betas",),
+    "muon": ("momentum", "nesterov", "ns_steps", "betas", "eps"),
+}
+OPTIMIZER_ONLY = tuple(dict.fromkeys(name for names in OPTIMIZERS.values() for name in names))
 
 
 class RampSchedule(Settings):

@@ -15,7 +15,10 @@ from keel_lab.settings import AnySchedule, ForkSchedule, ModelSettings, Resource
 SCHEMA = 1
 NUMERICS = 1  # raise when the same trial would give other numbers than before
 # Fields that came when trials were already stored: at their defaults they are no part of an id. Only ever grows.
-_LATER = {"model": ("qk_norm", "tied_head", "experts", "top_k", "balance_weight")}
+_LATER = {
+    "model": ("qk_norm", "tied_head", "experts", "top_k", "balance_weight"),
+    "train": ("momentum", "nesterov", "ns_steps", "clip", "z_loss"),
+}
 
 OptionValue = float | bool | str
 

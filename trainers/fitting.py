@@ -25,9 +25,9 @@ from trainers.data.shard import Shard
 from trainers.heldout import heldout_loss
 from trainers.lightning_module import TrialModule
 from trainers.model import Transformer, build
-from trainers.optimizer import weights_finite
 from trainers.recording import Recording
 from trainers.signals import KeepSigterm, keyboard_interrupts
+from trainers.weights import weights_finite
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 

@@ -72,9 +72,9 @@ def standard_normal(seed: int, name: str, shape: Iterable[int]) -> Tensor:
     return torch.from_numpy(generator.standard_normal(tuple(shape), dtype=np.float32))
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
+def decay_groups(given: Iterable[nn.Parameter], weight_decay: float) -> list[ParameterGroup]:
     """Two optimizer groups: matrices with weight decay; gains and vectors without."""
-    parameters = list(model.parameters())
+    parameters = list(given)
     return [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

@@ -14,9 +14,10 @@ from torch.nn import functional
 from keel_lab.learning_rate import lr_at
 from keel_lab.trial import Trial
 from trainers.batches import MicroBatch, Updates
+from trainers.clipping import Clipping, whole_norm
 from trainers.data.shard import Shard
 from trainers.model import Transformer
-from trainers.optimizer import adamw, gradient_norm, scale_to, set_lr
+from trainers.optimizer import optimizer, set_lr
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Measured:
 
     Attributes:
         lr: the LR that the optimizer holds for this very update.
-        grad_norm: before clipping.
+        grad_norm: of all gradients, before clipping.
+        clipped: whether any part of them was clipped.
     """
 
     loss: float
@@ -53,6 +55,7 @@ class TrialModule(LightningModule):
         self.model = model
         self._trial = trial
         self._shard = shard
+        self._clipping = Clipping(model, trial.train)
         self._losses: list[Tensor] = []
         self._unigram_losses: list[float] = []
         self._measured: Measured | None = None
@@ -62,8 +65,8 @@ class TrialModule(LightningModule):
         return Updates(self._trial, self._shard, self.trainer.global_step)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """See `adamw`."""
-        return adamw(self.model, self._trial.train)
+        """See `trainers.optimizer`."""
+        return optimizer(self.model, self._trial.train)
 
     def transfer_batch_to_device(self, batch: MicroBatch, device: torch.device, dataloader_idx: int) -> MicroBatch:
         """Moves the tokens; Lightning's own walk through the batch costs more than the copy."""
@@ -74,37 +77,40 @@ class TrialModule(LightningModule):
     def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
         """Mean cross-entropy in nats a token, in fp32 whatever the precision of the branches.
 
-        What is returned, to be minimised, has a MoE's load-balancing loss in it; what is recorded has not.
+        What is returned, to be minimised, has a MoE's load-balancing loss and the z-loss in it (PaLM, arXiv 2204.02311,
+        section 5: the square of the logits' log-sum-exp); what is recorded has not.
         """
         logits = self.model(batch.inputs)
         loss = functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
+        z_loss = self._trial.train.z_loss
         self._losses.append(loss.detach())
         self._unigram_losses.append(batch.unigram_loss)
         balance = self.model.balance_loss()
-        return loss if balance is None else loss + balance
+        minimised = loss if balance is None else loss + balance
+        return minimised + z_loss * logits.float().logsumexp(-1).square().mean() if z_loss else minimised
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Reads loss and gradient norm of the whole update, then clips or drops its gradients.
 
-        Without gradients AdamW leaves weights and moments as they are: that is a skipped update.
+        Without gradients an optimizer leaves weights and moments as they are: that is a skipped update.
         """
         settings = self._trial.train
-        norm = gradient_norm(self.model)
-        *losses, grad_norm = torch.stack([*self._losses, norm]).tolist()  # the one wait for the device
+        norms = self._clipping.norms()
+        numbers = torch.cat([torch.stack(self._losses), norms]).tolist()  # the one wait for the device
+        losses, parts = numbers[: len(self._losses)], numbers[len(self._losses) :]
+        grad_norm = whole_norm(parts)
         loss = sum(losses) / len(losses)
         unigram_loss = sum(self._unigram_losses) / len(self._unigram_losses)
         self._losses.clear()
         self._unigram_losses.clear()
         skipped = settings.skip_nonfinite and not (math.isfinite(loss) and math.isfinite(grad_norm))
-        largest = math.inf if settings.clip_norm == "off" else settings.clip_norm
-        clipped = grad_norm > largest and not skipped
+        over = [] if skipped else self._clipping.over(parts)
         if skipped:
             optimizer.zero_grad(set_to_none=True)
-        elif clipped:
-            scale_to(self.model, largest, norm)
-        self._measured = Measured(loss, unigram_loss, optimizer.param_groups[0]["lr"], grad_norm, clipped, skipped)
+        self._clipping.scale(over, norms)
+        self._measured = Measured(loss, unigram_loss, optimizer.param_groups[0]["lr"], grad_norm, bool(over), skipped)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         """One update at the LR of its step."""

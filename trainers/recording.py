@@ -16,7 +16,7 @@ from keel_lab.trial import Trial
 from trainers.data.shard import Shard
 from trainers.heldout import heldout_loss
 from trainers.lightning_module import TrialModule
-from trainers.optimizer import weights_finite
+from trainers.weights import weights_finite
 
 CHECKPOINT = "checkpoint.ckpt"
 

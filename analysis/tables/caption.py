@@ -120,4 +120,6 @@ def _models(readings: Sequence[Reading]) -> str:
     if len(shapes) != 1:
         return depth
     width, batch, context, precision = next(iter(shapes))
-    return f"{depth} Width {width}, {batch} sequences of {context} tokens a step, {precision}."
+    optimizers = sorted({one.train.optimizer for one in trials})
+    used = "" if optimizers == ["adamw"] else f", {', '.join(optimizers)}"
+    return f"{depth} Width {width}, {batch} sequences of {context} tokens a step, {precision}{used}."

@@ -11,7 +11,15 @@ from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
 from keel_lab.plan.chosen_lr import ChosenLrs
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial
 from keel_lab.plan.siblings import with_references
-from keel_lab.settings import MOE_ONLY, GridSchedule, ModelSettings, RampSchedule, TrainSettings
+from keel_lab.settings import (
+    MOE_ONLY,
+    OPTIMIZER_ONLY,
+    OPTIMIZERS,
+    GridSchedule,
+    ModelSettings,
+    RampSchedule,
+    TrainSettings,
+)
 from keel_lab.spec import quantity, rule
 from keel_lab.spec.label import label_text
 from keel_lab.trial import DataRef, OptionValue, Trial
@@ -81,6 +89,8 @@ class _Expansion:
         declaration = self._catalogue.declaration(architecture)
         shape = self._section("model", values)
         idle = {f"model.{name}" for name in (*declaration.ignores, *(MOE_ONLY if shape["ffn"] != "moe" else ()))}
+        train, unused = _canonical(self._section("train", values))
+        idle |= {f"train.{name}" for name in unused}
         values = {key: value for key, value in values.items() if key not in idle}
         words = _words(declaration, values, own)
         trial = Trial(
@@ -91,7 +101,7 @@ class _Expansion:
             blocks=blocks,
             model=ModelSettings(**{key: value for key, value in shape.items() if f"model.{key}" not in idle}),
             data=self._data,
-            train=TrainSettings(**self._section("train", values)),
+            train=TrainSettings(**train),
             schedule=self._schedule(values),
             init_seed=seeds.get("init_seed", seeds.get("seed", 0)),
             data_seed=seeds.get("data_seed", seeds.get("seed", 0)),
@@ -152,6 +162,20 @@ class _Expansion:
                 trial.architecture, trial.model, trial.blocks, trial.options, self._vocab
             )
         return self._parameters[key]
+
+
+def _canonical(train: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The keys of `train` that make a difference, one form for what is one thing; and the names of those that do not.
+
+    Without a clip there is no threshold, and with threshold `off` no clip.
+    """
+    unused = set(OPTIMIZER_ONLY) - set(OPTIMIZERS[train["optimizer"]])
+    kept = {name: value for name, value in train.items() if name not in unused}
+    if train["clip"] == "off":
+        return {**kept, "clip": "global", "clip_norm": "off"}, {*unused, "clip_norm"}
+    if train["clip_norm"] == "off":
+        return {**kept, "clip": "global"}, {*unused, "clip"}
+    return kept, unused
 
 
 def _words(declaration: Declaration, values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, OptionValue]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keel_lab.errors import Problem
-from keel_lab.settings import MOE_ONLY
+from keel_lab.settings import MOE_ONLY, OPTIMIZER_ONLY, OPTIMIZERS
 from keel_lab.spec import kind, quantity, rule
 from keel_lab.spec.label import label_text
 from keel_lab.spec.node import Node
@@ -91,6 +91,7 @@ class _Checker:
                 choice = f"must divide heads ({many}): one of {', '.join(fitting)}"
                 self.blame("kv_heads", values, {kv_heads: choice, heads: multiple})
         self._experts()
+        self._optimizers()
         batch, parts = "train.batch_size", "train.accumulate"
         for values in self.combinations(batch, parts):
             if values[batch][0] % values[parts][0]:
@@ -114,6 +115,21 @@ class _Checker:
                 below = f"must be at most experts ({values[many][0]})"
                 above = f"must be at least top_k ({values[top][0]})"
                 self.blame("top_k", values, {top: below, many: above})
+
+    def _optimizers(self) -> None:
+        """Options of optimizers: that one of the sweep's has them, if they are not at their defaults."""
+        chosen = [str(name) for name, _ in self._pool("train.optimizer")]
+        for name in OPTIMIZER_ONLY:
+            given = self.reading.given(f"train.{name}")
+            having = [one for one, names in OPTIMIZERS.items() if name in names]
+            if given is None or set(having) & set(chosen) or not chosen:
+                continue
+            if given.values != (self.reading.default(f"train.{name}"),):
+                allowed = (
+                    f"{' or '.join(chosen)} has no such option: remove it, or set optimizer: {' or '.join(having)}"
+                )
+                problem = Problem(given.node.place, given.key, given.node.found(), allowed)
+                self.problems.setdefault(("optimizer", name, "", ""), problem)
 
     def schedule(self) -> None:
         """Learning rates that rise, and warm-ups that end."""

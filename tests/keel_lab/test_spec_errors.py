@@ -70,7 +70,11 @@ RAMP_CASES = [
     ("weight_decay: 0.01", "weight_decay: -1", "train.weight_decay: found -1; must be a number of at least 0"),
     ("precision: fp32", "precision: fp16", "s.yaml:14: train.precision: found fp16; must be one of fp32, bf16"),
     ("skip_nonfinite: false", "skip_nonfinite: no", "must be true or false (did you mean false?)"),
-    ("optimizer: adamw", "optimizer: sgd", "train.optimizer: found sgd; must be adamw"),
+    (
+        "optimizer: adamw",
+        "optimizer: adam",
+        "train.optimizer: found adam; must be one of adamw, sgd, lion, muon (did you mean adamw?)",
+    ),
     ("peak_lr: 0.1", "peak_lr: 0", "s.yaml:15: ramp.peak_lr: found 0; must be a number above 0"),
     ("peak_lr: 0.1", "peak_lr: -0.1", "ramp.peak_lr: found -0.1; must be a number above 0"),
     ("peak_lr: 0.1", "peak_lr: 1e-5", "ramp.peak_lr: found 1e-5; must be above from_lr (1e-4): a ramp only rises"),

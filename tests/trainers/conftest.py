@@ -24,10 +24,12 @@ def fit(data: Path, tmp_path: Path) -> Fit:
     """Trains to step `last`, stopped and resumed after each of `stops`, with checkpoints also after each of `due`."""
 
     def start(last: int, stops: tuple[int, ...] = (), due: tuple[int, ...] = (), **changes: Any) -> MemoryReport:
-        report = MemoryReport(data, tmp_path, last, due=due)
+        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"  # a second run must not replace the first one's files
+        folder.mkdir()
+        report = MemoryReport(data, folder, last, due=due)
         for stop in (*stops, None):
             report.stop = stop
-            job.run(trial(data, **changes), tmp_path, report)
+            job.run(trial(data, **changes), folder, report)
         return report
 
     return start

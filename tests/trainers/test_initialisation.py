@@ -107,7 +107,7 @@ def test_standard_deviation(shape, std):
 @pytest.mark.parametrize("name", architectures.names())
 def test_only_matrices_decay(name):
     model = build(trial(name))
-    matrices, vectors = decay_groups(model, 0.25)
+    matrices, vectors = decay_groups(model.parameters(), 0.25)
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.25, 0.0)
     assert {p.ndim for p in matrices["params"]} == {2}
     assert {p.ndim for p in vectors["params"]} == {1}

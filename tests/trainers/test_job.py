@@ -56,7 +56,8 @@ def test_a_run_whose_curve_is_already_over_trains_no_further(fit: Fit, data: Pat
 
 def test_a_checkpoint_of_another_step_is_refused(fit: Fit, data: Path, tmp_path: Path) -> None:
     report = fit(3)
-    report.resume, report.finished = Resume(2, tmp_path / "3.ckpt"), False
+    assert report.resume is not None
+    report.resume, report.finished = Resume(2, report.resume.checkpoint), False
     with pytest.raises(KeelLabError, match="checkpoint was written after 3 updates, not 2"):
         job.run(trial(data), tmp_path, report)
 

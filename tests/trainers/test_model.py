@@ -82,7 +82,7 @@ def test_learns(name):
     """A fixed map from each token to the next, far below chance (log 61 = 4.1) in a few steps."""
     torch.set_num_threads(1)
     model = build(trial(name))
-    optimizer = torch.optim.AdamW(decay_groups(model, 0.01), lr=5e-3)
+    optimizer = torch.optim.AdamW(decay_groups(model.parameters(), 0.01), lr=5e-3)
     inputs = tokens(8, 16)
     losses = []
     for _ in range(60):
