@@ -92,8 +92,8 @@ def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> li
     return list(cells.values())
 
 
-def status_text(status: Mapping[str, Any]) -> str:
-    """A status as a table."""
+def status_text(status: Mapping[str, Any], room: int | None = None) -> str:
+    """A status as a table; where it has more than `room` rows, those that run or failed come first."""
     states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
     driver = status["driver"]
     who = "complete" if status["complete"] else "nobody runs it now"
@@ -101,12 +101,17 @@ def status_text(status: Mapping[str, Any]) -> str:
         since = datetime.fromtimestamp(driver["started"]).astimezone().isoformat(" ", "seconds")
         who = f"run by pid {driver['pid']} on {driver['host']} since {since}"
     lines = [("trial", "state", "step", "loss", "verdict")]
-    for cell in status["cells"]:
-        for row in cell["trials"]:
-            loss = row.get("loss")
-            step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
-            lines.append(
-                (row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-"))
-            )
+    rows = [row for cell in status["cells"] for row in cell["trials"]]
+    if room is not None and len(rows) > room:
+        rows.sort(key=lambda row: (RUNNING, FAILED).index(row["state"]) if row["state"] in (RUNNING, FAILED) else 2)
+    lines += map(_line, rows[:room])
+    more = f"\nand {len(rows) - room} more" if room is not None and len(rows) > room else ""
     hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
-    return f"sweep {status['name']}: {status['trials']} trials: {states}; {who}\n\n{aligned(lines, right={2, 3})}{hint}"
+    head = f"sweep {status['name']}: {status['trials']} trials: {states}; {who}"
+    return f"{head}\n\n{aligned(lines, right={2, 3})}{more}{hint}"
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    loss = row.get("loss")
+    step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
+    return row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-")
