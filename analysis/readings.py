@@ -200,7 +200,9 @@ class _Judged:
         )
 
     def _degradation(self, trial_id: str) -> Verdict | None:
-        verdict = self._beside.get(trial_id)
+        siblings = self._stored.siblings
+        wanted = self._stored.spec.get("protocol") != "ramp" or siblings.reference or siblings.holds
+        verdict = self._beside.get(trial_id) if wanted else None  # else of an earlier revision of the sweep
         told = verdict is not None and verdict.evidence.get("siblings", {}).get("finding") != "no_siblings"
         return verdict if told else None
 
