@@ -220,6 +220,9 @@ class _Run:
         self._given_up[planned.trial.id] = (planned, failure)
         self._proposer.failed(planned)
         self._audience.failed(planned, failure)
+        most = self._budget.max_failures
+        if most is not None and len(self._given_up) >= most and not self._reason:
+            self._stop(f"{most} trial{'s have' if most > 1 else ' has'} failed, as many as budget.max_failures allows")
 
     def _summary(self) -> RunSummary:
         planned = with_forks(self._sweep.trials, self._settled, self._sweep.siblings)
