@@ -148,7 +148,8 @@ class Resources(Settings):
 class Budget(Settings):
     """Bounds on one run or resume of a sweep; None means no bound. `wall_time` in seconds here, `90m` in the file.
 
-    With `max_failures` trials given up, no more are started: a mistake shared by all must not fail thousands, each
+    With `skip_above_divergence` a grid trial does not run if one that differs in its lower LR only has diverged. With
+    `max_failures` trials given up, no more are started: a mistake shared by all must not fail thousands, each
     several times.
     """
 
@@ -156,3 +157,4 @@ class Budget(Settings):
     wall_time: Positive | None = None
     trials: Count | None = None
     max_failures: Count | None = None
+    skip_above_divergence: bool = False

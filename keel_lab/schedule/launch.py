@@ -104,7 +104,8 @@ def launch(
                 say(change)
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
-            proposer, budget = ListProposer(chosen, sweep.siblings), _budget(opened, options)
+            budget = _budget(opened, options)
+            proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
@@ -179,6 +180,8 @@ def _finish(
         say(where)
     for name, failure in summary.failures.items():
         say(f"failed: {name}: {failure.kind}: {failure.message}")
+    if summary.skipped:
+        say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""
         left = summary.left + summary.failed

@@ -9,6 +9,7 @@ from collections import deque
 from keel_lab.errors import IncompleteError, UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
+from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
 from keel_lab.schedule.beside import judge_all
@@ -228,7 +229,10 @@ class _Run:
         planned = with_forks(self._sweep.trials, self._settled, self._sweep.siblings)
         total = {one.trial.id for one in planned} | self._settled.keys() | self._given_up.keys()
         diverged = sum(result.outcome is Outcome.DIVERGED for result in self._settled.values())
-        left = len(total) - len(self._settled) - len(self._given_up)
+        verdicts = {trial_id: result.verdict for trial_id, result in self._settled.items()}
+        skip = self._budget.skip_above_divergence
+        skipped = above_divergence(self._sweep.trials, verdicts) - self._given_up.keys() if skip else frozenset()
+        left = len(total) - len(self._settled) - len(self._given_up) - len(skipped)
         reason = self._reason
         if not reason and self._budget.trials is not None:
             reason = f"the budget of {self._budget.trials} trials is used up"
@@ -243,6 +247,7 @@ class _Run:
             failures={one.name: failure for one, failure in self._given_up.values()},
             warnings=tuple(self._audience.warnings.values()),
             sweep=self._sweep.name,
+            skipped=len(skipped),
         )
 
     def _exit_code(self, left: int) -> int:

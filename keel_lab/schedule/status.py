@@ -12,6 +12,7 @@ from typing import Any
 from keel_lab.columns import aligned
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
+from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Outcome, TrialResult
 from keel_lab.schedule.live_snapshot import running_trials
 from keel_lab.schedule.progress import describe
@@ -21,7 +22,7 @@ from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 
-WAITING, RUNNING, STOPPED, FAILED = "waiting", "running", "stopped", "failed"
+WAITING, RUNNING, STOPPED, FAILED, SKIPPED = "waiting", "running", "stopped", "failed", "skipped"
 
 
 def describe_status(name: str, root: Root, *, as_json: bool) -> str:
@@ -47,7 +48,11 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
     driver = lease.holder(root, name)
     running = running_trials(root, name) if driver else {}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
+    verdicts = {trial_id: result.verdict for trial_id, result in results.items()}
+    skipped = above_divergence(sweep.trials, verdicts) if sweep.skips_above_divergence else frozenset()
     for row in rows:
+        if row["id"] in skipped and row["state"] == WAITING:
+            row |= {"state": SKIPPED, "verdict": "a lower LR diverged"}
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
             row["state"] = WAITING
     counts = Counter(row["state"] for row in rows)
@@ -57,7 +62,7 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
         "driver": driver,
         "trials": len(rows),
         "states": dict(sorted(counts.items())),
-        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] == len(rows),
+        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] + counts[SKIPPED] == len(rows),
         "cells": _cells(planned_trials, rows),
     }
 

@@ -10,7 +10,7 @@ from keel_lab.result import Failure
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a run of a sweep ended. `completed + diverged + failed + left` is the number of its trials.
+    """How a run of a sweep ended. `completed + diverged + failed + left + skipped` is the number of its trials.
 
     Attributes:
         completed, diverged: trials that have their result, those of earlier runs included.
@@ -22,6 +22,7 @@ class RunSummary:
         failures: the last failure of each failed trial, by the trial's name.
         warnings: what did not work but cost no result, one sentence each.
         sweep: its name.
+        skipped: trials that need not run, since a lower LR diverged.
     """
 
     completed: int
@@ -34,3 +35,4 @@ class RunSummary:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     sweep: str = ""
+    skipped: int = 0
