@@ -30,7 +30,9 @@ COLUMNS: dict[str, Column] = {
     "trial": Column("str", "", "trial id"),
     "name": Column("str", "", "readable name, distinct within the sweep"),
     "cell": Column("str", "", "the cell that the trial is a repeat of"),
-    "state": Column("str", "", "completed, diverged, failed (every attempt so far) or not_run"),
+    "state": Column(
+        "str", "", "completed, diverged, failed (every attempt so far), not_run or skipped (a lower LR diverged)"
+    ),
     "failure": Column("str", "", "kind of the last failure of a failed trial"),
     "architecture": Column("str", "", "as in the sweep file"),
     "blocks": Column("int64", "blocks", "depth"),

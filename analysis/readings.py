@@ -15,6 +15,7 @@ from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import with_forks
+from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.settings import ForkSchedule, RampSchedule
 
@@ -32,7 +33,7 @@ class Counting(StrEnum):
     IRREVERSIBLE = "irreversible"  # modes 1+2, where a tenth of the LR does not bring the level back
 
 
-State = Literal["completed", "diverged", "failed", "not_run"]
+State = Literal["completed", "diverged", "failed", "not_run", "skipped"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Reading:
     """One trial of a stored sweep.
 
     Attributes:
-        state: `completed` or `diverged` once a result is stored, `failed` if only failed attempts are, else `not_run`.
+        state: `completed` or `diverged` once a result is stored, `failed` if only failed attempts are, `skipped` if a
+            lower LR diverged and the sweep runs none above it, else `not_run`.
         result: None unless a result is stored.
         verdict: under the sweep's own thresholds; None without a result.
         max_lr: what `verdict` says of Max LR; None without a result, or for a schedule whose LR does not ramp.
@@ -95,8 +97,8 @@ class SweepReadings:
 
     @property
     def finished(self) -> int:
-        """Those with a stored result."""
-        return sum(one.result is not None for one in (*self.readings, *self.beside))
+        """Those with a stored result, or that need none."""
+        return sum(one.result is not None or one.state == "skipped" for one in (*self.readings, *self.beside))
 
 
 def open_root(storage: Root | Path | str | None) -> Root:
@@ -132,10 +134,21 @@ def read(names: Sequence[str], root: Root) -> list[SweepReadings]:
             else _unfinished(stored, planned, failures.get(planned.trial.id))
             for planned in planned_trials
         ]
+        if stored.skips_above_divergence:
+            readings = _skipped(readings)
         own = [one for one in readings if one.planned.role is Role.TRIAL]
         beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
         found.append(SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside))
     return found
+
+
+def _skipped(readings: Sequence[Reading]) -> list[Reading]:
+    verdicts = {one.planned.trial.id: one.verdict for one in readings if one.verdict is not None}
+    skipped = above_divergence([one.planned for one in readings], verdicts)
+    return [
+        replace(one, state="skipped") if one.state == "not_run" and one.planned.trial.id in skipped else one
+        for one in readings
+    ]
 
 
 def _with_bound(one: Reading, beside: Sequence[Reading]) -> Reading:
@@ -200,7 +213,9 @@ class _Judged:
         )
 
     def _degradation(self, trial_id: str) -> Verdict | None:
-        verdict = self._beside.get(trial_id)
+        siblings = self._stored.siblings
+        wanted = self._stored.spec.get("protocol") != "ramp" or siblings.reference or siblings.holds
+        verdict = self._beside.get(trial_id) if wanted else None  # else of an earlier revision of the sweep
         told = verdict is not None and verdict.evidence.get("siblings", {}).get("finding") != "no_siblings"
         return verdict if told else None
 

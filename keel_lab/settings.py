@@ -170,8 +170,15 @@ class Resources(Settings):
 
 
 class Budget(Settings):
-    """Bounds on one run or resume of a sweep; None means no bound. `wall_time` in seconds here, `90m` in the file."""
+    """Bounds on one run or resume of a sweep; None means no bound. `wall_time` in seconds here, `90m` in the file.
+
+    With `skip_above_divergence` a grid trial does not run if one that differs in its lower LR only has diverged. With
+    `max_failures` trials given up, no more are started: a mistake shared by all must not fail thousands, each
+    several times.
+    """
 
     max_concurrent: Count | None = None
     wall_time: Positive | None = None
     trials: Count | None = None
+    max_failures: Count | None = None
+    skip_above_divergence: bool = False

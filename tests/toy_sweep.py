@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -104,11 +105,16 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("storage", type=Path)
     parser.add_argument("--kill-worker", action="store_true")
+    parser.add_argument("--nodes", type=int, default=1, help="wait until the Ray that is joined has so many")
     arguments = parser.parse_args()
     root = Root.open(arguments.storage)
     sweep = sweep_of_a_killed_worker() if arguments.kill_worker else killable_sweep()
     executor = RayExecutor(sweep.trials[0].trial.resources)
     display = open_display(sys.stderr)
+    for _ in range(600 if arguments.nodes > 1 else 0):
+        if executor.slots >= arguments.nodes:
+            break
+        time.sleep(0.1)
     try:
         with lease.hold(root, sweep.name) as held, Interrupts() as interrupts:
             proposer = ListProposer(sweep.trials)

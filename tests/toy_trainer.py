@@ -3,7 +3,9 @@
 What a trial does beside that is named by its architecture (see `_misbehave`). Options say at which LR its level is lost
 (`collapse_lr`: while the LR is there; `break_lr`: for good), at which it is 0.5 nats too high (`slow_lr`; with a peak
 above `slow_peak`), and above which peak it never learns (`stall_peak`).
-KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
+With
+KEEL_TOY_BAD_NODE set every trial fails at once. KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a
+line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
     """Trains nothing, but as a trainer would."""
     global runs_here
     runs_here += 1
+    if os.environ.get("KEEL_TOY_BAD_NODE"):
+        raise OSError("this node has no toys")
     first = _note_start(trial, report)
     step, memory, broken = 0, 0.0, False
     if report.resume is not None:

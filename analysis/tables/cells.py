@@ -51,4 +51,6 @@ def lacking(readings: Sequence[Reading]) -> list[str]:
     )
     waiting = sum(one.state == "not_run" for one in readings)
     words = [f"{count} failed ({kind})" for kind, count in sorted(failures.items())]
+    skipped = sum(one.state == "skipped" for one in readings)
+    words += [f"{skipped} skipped, a lower LR diverged"] if skipped else []
     return [*words, f"{waiting} not run"] if waiting else words

@@ -132,7 +132,7 @@ def layout(table: MaxLRTable) -> Table:
     return Table(
         title=f"Max LR by architecture and depth ({title(table.ramp)}): {names}",
         stub=(*(("sweep",) if several else ()), "architecture", *(("axes",) if telling else ())),
-        groups=tuple(Group(f"{blocks} blocks", columns[blocks], f"{2 * blocks} sub-layers") for blocks in depths),
+        groups=tuple(group for blocks in depths for group in _groups(blocks, columns[blocks])),
         rows=tuple(
             (*key, *(word for blocks in depths for word in _words(row.get(blocks), columns[blocks])))
             for key, row in rows.items()
@@ -158,6 +158,13 @@ def _notes(table: MaxLRTable) -> list[str]:
     ]
 
 
+def _groups(blocks: int, columns: tuple[str, ...]) -> list[Group]:
+    """The strict reading, and the others as a group of their own, which stands below where it does not fit beside."""
+    others = tuple(name for name in columns if name.removesuffix(f" {_BRACKETS}") in RULES.values())
+    strict = Group(f"{blocks} blocks", columns[: len(columns) - len(others)], f"{2 * blocks} sub-layers")
+    return [strict, Group(f"{blocks} blocks, counted otherwise", others)] if others else [strict]
+
+
 def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
     seeds = any(cell.estimate.planned > 1 for cell in cells)
     ratios = any(cell.ratio is not None for cell in cells)
@@ -165,9 +172,9 @@ def _columns(cells: Sequence[MaxLRCell]) -> tuple[str, ...]:
     return (
         *((f"Max LR {_BRACKETS}", "range", "n") if seeds else ("Max LR",)),
         "mode",
-        *((f"{name} {_BRACKETS}" if seeds else name) for rule, name in RULES.items() if _any(cells, rule)),
         *((f"ratio {_BRACKETS}" if seeds else "ratio",) if ratios else ()),
         *(("paper's ratio",) if paper else ()),
+        *((f"{name} {_BRACKETS}" if seeds else name) for rule, name in RULES.items() if _any(cells, rule)),
     )
 
 

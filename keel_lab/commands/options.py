@@ -30,6 +30,10 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that trains."""
     for option in (
         TRACKING,
+        click.option(
+            "--max-failures", type=click.IntRange(1), metavar="N", help="Start no more after N failed trials."
+        ),
+        click.option("--fail-fast", is_flag=True, help="The same as --max-failures 1."),
         click.option("--ray-address", metavar="ADDRESS", help="A running Ray; else RAY_ADDRESS, else our own."),
         click.option(
             "--executor",

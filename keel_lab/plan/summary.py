@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.columns import aligned
+from keel_lab.plan.estimate import StepSeconds, makespan, seconds
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial, Role
 from keel_lab.settings import ALONE, SiblingSettings
 from keel_lab.spec.label import duration_text, label_text
 from keel_lab.trial import Trial
-
-StepSeconds = Callable[[Trial], float | None]
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def summarise(
         siblings: of the sweep.
     """
     left = [planned for planned in plan.trials if planned.trial.id not in done]
-    costs = [_seconds(planned.trial, step_seconds) for planned in left]
+    costs = [seconds(planned.trial, step_seconds) for planned in left]
     known = [cost for cost in costs if cost is not None]
     return Summary(
         name=name,
@@ -174,7 +172,7 @@ def summarise(
         done=len(plan.trials) - len(left),
         steps=sum(planned.trial.schedule.steps for planned in left),
         tokens=sum(_tokens(planned.trial) for planned in left),
-        seconds=_makespan(known, slots) if known or not left else None,
+        seconds=makespan(known, slots) if known or not left else None,
         unknown=len(costs) - len(known),
         slots=slots,
         siblings=siblings,
@@ -195,26 +193,13 @@ def _cells(plan: Plan, done: Collection[str], step_seconds: StepSeconds) -> Iter
             parameters=members[0].parameters,
             steps=trial.schedule.steps,
             tokens=_tokens(trial),
-            seconds=_seconds(trial, step_seconds),
+            seconds=seconds(trial, step_seconds),
         )
 
 
 def _tokens(trial: Trial) -> int:
     """Tokens of a whole trial; 0 for one without a corpus."""
     return trial.tokens_per_step * trial.schedule.steps if trial.data is not None else 0
-
-
-def _seconds(trial: Trial, step_seconds: StepSeconds) -> float | None:
-    cost = step_seconds(trial)
-    return None if cost is None else cost * trial.schedule.steps
-
-
-def _makespan(costs: Iterable[float], slots: int) -> float:
-    """When the last of these ends, each started in order as soon as one of `slots` is free."""
-    free = [0.0] * max(1, slots)
-    for cost in costs:
-        heapq.heapreplace(free, free[0] + cost)
-    return max(free)
 
 
 def _cell_json(summary: CellSummary) -> dict[str, Any]:

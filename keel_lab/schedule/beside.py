@@ -11,8 +11,9 @@ from keel_lab.detect.siblings import SIBLINGS, Sibling, judge_before_onset
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import holds_of, reference_of, reversal_of
+from keel_lab.plan.skipping import family_of
 from keel_lab.result import TrialResult
-from keel_lab.settings import GridSchedule, RampSchedule
+from keel_lab.settings import RampSchedule
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 
@@ -47,7 +48,7 @@ class _Beside:
         self._curves: dict[str, Curve] = {}
         self._grid: dict[str, list[PlannedTrial]] = {}
         for planned in self._measured():
-            self._grid.setdefault(_but_for_lr(planned), []).append(planned)
+            self._grid.setdefault(family_of(planned), []).append(planned)
 
     def degradation(self) -> Iterator[tuple[str, Verdict]]:
         """Modes 1+2+3: the earlier of a trial's own divergence and of its falling behind its siblings."""
@@ -86,7 +87,7 @@ class _Beside:
             reference = [reference_of(planned.trial)] if settings.reference else []
             ids = [trial.id for trial in (*reference, *holds_of(planned.trial, settings.holds))]
         else:
-            ids = [other.trial.id for other in self._grid[_but_for_lr(planned)] if other is not planned]
+            ids = [other.trial.id for other in self._grid[family_of(planned)] if other is not planned]
         return [trial_id for trial_id in ids if trial_id in self._settled]
 
     def _beside(self, planned: PlannedTrial, ids: list[str]) -> Verdict:
@@ -107,12 +108,3 @@ class _Beside:
         if trial_id not in self._curves:
             self._curves[trial_id] = self._trials.curve(trial_id)
         return self._curves[trial_id]
-
-
-def _but_for_lr(planned: PlannedTrial) -> str:
-    """What the trials of a grid that differ in their LR only have in common."""
-    schedule = planned.trial.schedule
-    if not isinstance(schedule, GridSchedule):
-        return planned.trial.id
-    alike = schedule.model_copy(update={"lr": 1.0, "final_lr": 0.0})
-    return planned.trial.with_schedule(alike).id

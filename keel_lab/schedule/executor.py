@@ -33,11 +33,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Finished:
-    """An attempt that ended: exactly one of `result` and `failure` is set."""
+    """An attempt that ended: exactly one of `result` and `failure` is set.
+
+    Attributes:
+        node: the place it ran at, as `Executor.avoid` takes it; "" if unknown.
+    """
 
     task: Task
     result: TrialResult | None = None
     failure: Failure | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,9 @@ class Executor(Protocol):
 
         Only sets a flag, so that a signal handler may call it; the next `next_done` or `progress` passes it on.
         """
+
+    def avoid(self, node: str) -> bool:
+        """Starts no more tasks at a place, unless there is no other one for them; says whether there is."""
 
     def close(self, *, now: bool = False) -> None:
         """Frees everything; with `now`, running tasks are killed."""

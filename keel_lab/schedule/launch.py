@@ -22,7 +22,7 @@ from keel_lab.schedule.progress import open_display
 from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
-from keel_lab.settings import Resources
+from keel_lab.settings import Budget, Resources
 from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
@@ -43,12 +43,14 @@ class LaunchOptions:
         ray_address: a running Ray cluster.
         tracking: MLflow's URI, or `off`.
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
+        max_failures: instead of the sweep's `budget.max_failures`.
     """
 
     executor: str = "ray"
     ray_address: str | None = None
     tracking: str | None = None
     again: frozenset[str] | None = None
+    max_failures: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,19 @@ def launch(
                 say(change)
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
-            proposer, budget = ListProposer(chosen, sweep.siblings), opened.spec.budget
+            budget = _budget(opened, options)
+            proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
         _finish(summary, sweep, tracker, reporting, show)
     return summary
+
+
+def _budget(opened: OpenedSweep, options: LaunchOptions) -> Budget:
+    budget = opened.spec.budget
+    most = options.max_failures
+    return budget if most is None else budget.model_copy(update={"max_failures": most})
 
 
 def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Sequence[PlannedTrial]:
@@ -171,6 +180,8 @@ def _finish(
         say(where)
     for name, failure in summary.failures.items():
         say(f"failed: {name}: {failure.kind}: {failure.message}")
+    if summary.skipped:
+        say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""
         left = summary.left + summary.failed

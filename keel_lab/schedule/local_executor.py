@@ -53,6 +53,10 @@ class LocalExecutor:
         """See `Executor.request_stop`."""
         self._mailbox.stop_requested = True
 
+    def avoid(self, node: str) -> bool:
+        """See `Executor.avoid`: there is this process only."""
+        return False
+
     def close(self, *, now: bool = False) -> None:
         """Drops what is queued."""
         self._queue.clear()

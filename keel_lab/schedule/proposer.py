@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from keel_lab.detect.verdict import Verdict
+from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import forks_of, reference_of
+from keel_lab.plan.skipping import family_of, peak_of
 from keel_lab.result import TrialResult
 from keel_lab.settings import ALONE, RampSchedule, SiblingSettings
 
@@ -32,11 +34,19 @@ class ListProposer:
     Args:
         trials: the plan.
         siblings: which runs stand beside each ramp.
+        skip_above: see `Budget.skip_above_divergence`; then the LRs of a family run one after the other, from the
+            lowest, since each decides whether the next one runs.
     """
 
-    def __init__(self, trials: Iterable[PlannedTrial], siblings: SiblingSettings = ALONE) -> None:
-        self._left = deque(trials)
+    def __init__(
+        self, trials: Iterable[PlannedTrial], siblings: SiblingSettings = ALONE, *, skip_above: bool = False
+    ) -> None:
+        planned = list(trials)
+        self._left = deque(sorted(planned, key=peak_of) if skip_above else planned)
         self._siblings = siblings
+        self._skip_above = skip_above
+        self._lost: dict[str, float] = {}  # by family, the lowest LR that diverged
+        self._below = _next_lower(self._left) if skip_above else {}
         self._open = {planned.trial.id for planned in self._left}  # whose outcome is not known yet
         self._waiting: dict[str, list[PlannedTrial]] = {}
 
@@ -44,15 +54,21 @@ class ListProposer:
         """See `Proposer.ask`."""
         while self._left:
             planned = self._left.popleft()
-            reference = self._reference(planned)
-            if reference is None or reference not in self._open:
+            if peak_of(planned) > self._lost.get(family_of(planned), math.inf):
+                self._release(planned)
+                continue
+            first = self._first(planned)
+            if first is None:
                 return planned
-            self._waiting.setdefault(reference, []).append(planned)
+            self._waiting.setdefault(first, []).append(planned)
         return None
 
     def tell(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> None:
         """See `Proposer.tell`."""
         self._release(planned)
+        if self._skip_above and verdict.status is Status.DIVERGED and peak_of(planned):
+            family = family_of(planned)
+            self._lost[family] = min(peak_of(planned), self._lost.get(family, math.inf))
         forks = [fork for fork in forks_of(planned, result, self._siblings) if fork.trial.id not in self._open]
         self._open |= {fork.trial.id for fork in forks}
         self._left.extendleft(reversed(forks))  # before the next ramp: their trunk's checkpoints are at hand
@@ -65,6 +81,22 @@ class ListProposer:
         self._open.discard(planned.trial.id)
         self._left.extendleft(reversed(self._waiting.pop(planned.trial.id, [])))
 
-    def _reference(self, planned: PlannedTrial) -> str | None:
+    def _first(self, planned: PlannedTrial) -> str | None:
+        """The id of an open trial that this one has to wait for: a ramp's reference, a grid trial's next lower LR."""
         ramp = planned.role is Role.TRIAL and isinstance(planned.trial.schedule, RampSchedule)
-        return reference_of(planned.trial).id if ramp and self._siblings.reference else None
+        first = (
+            reference_of(planned.trial).id if ramp and self._siblings.reference else self._below.get(planned.trial.id)
+        )
+        return first if first in self._open else None
+
+
+def _next_lower(trials: Iterable[PlannedTrial]) -> dict[str, str]:
+    """By id of a grid trial the id of the next lower LR of its family; `trials` are in order of their LRs."""
+    last: dict[str, str] = {}
+    below = {}
+    for planned in trials:
+        family = family_of(planned)
+        if family in last:
+            below[planned.trial.id] = last[family]
+        last[family] = planned.trial.id
+    return below

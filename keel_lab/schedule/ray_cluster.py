@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -52,9 +52,10 @@ class RayCluster:
         self._stdout = contextlib.redirect_stdout(cast(IO[str], _WithoutRay(sys.stdout)))
         self._stdout.__enter__()
 
-    def nodes(self) -> list[Mapping[str, float]]:
-        """The total resources of each node that is alive."""
-        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+    def nodes(self, but_for: Collection[str] = ()) -> list[Mapping[str, float]]:
+        """The total resources of each node that is alive, but for those with these ids."""
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        return [node["Resources"] for node in alive if node["NodeID"] not in but_for]
 
     def close(self) -> None:
         """Disconnects; a local Ray ends with all of its processes and files."""

@@ -17,6 +17,8 @@ from keel_lab.trial import Trial
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+NODE = "ray.io/node-id"  # the label that Ray gives every node
+
 
 class RayExecutor:
     """Runs tasks on a local Ray of this process or on a cluster (`Executor`)."""
@@ -38,6 +40,8 @@ class RayExecutor:
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
         self._refs: dict[Future[Any], Any] = {}  # Ray forgets a task whose reference is gone
         self._hosts: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}
+        self._avoided: set[str] = set()
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
@@ -85,20 +89,31 @@ class RayExecutor:
         del self._refs[future]
         error = future.exception()
         outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
+        node = self._nodes.pop(task.trial.id, "")
         if isinstance(outcome, TrialResult):
-            return Finished(task, result=outcome)
-        return Finished(task, failure=outcome)
+            return Finished(task, result=outcome, node=node)
+        return Finished(task, failure=outcome, node=node)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
         self._mailbox.exchange(self._stop)
         news = self._mailbox.take()
-        self._hosts |= {item.trial_id: str(item.info.get("host", "")) for item in news}
+        placed = [item for item in news if item.info.get("host")]
+        self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
+        self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
         return news
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
         self._stop = True
+
+    def avoid(self, node: str) -> bool:
+        """See `Executor.avoid`. Ray places what is submitted from here on elsewhere, by the node's own label."""
+        others = self._cluster.nodes(but_for={*self._avoided, node})
+        if not any(fits(other, self._resources) for other in others):
+            return False
+        self._avoided.add(node)
+        return True
 
     def close(self, *, now: bool = False) -> None:
         """See `Executor.close`. Tasks that still run are killed either way; what they had stored stays."""
@@ -114,7 +129,8 @@ class RayExecutor:
 
     def _with(self, function: Any, trial: Trial) -> Any:
         wanted = demand(trial.resources)
-        return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"])
+        places = {"label_selector": {NODE: f"!in({','.join(sorted(self._avoided))})"}} if self._avoided else {}
+        return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], **places)
 
 
 def _remote(function: Any) -> Any:

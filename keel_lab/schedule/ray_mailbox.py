@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from keel_lab.schedule.executor import Progress
@@ -44,8 +45,10 @@ class RayMailbox:
 
     def announce(self, news: Progress) -> bool:
         """See `Mailbox.announce`. Waits on a future: inside `ray.get` a task's CPU would be lent to another one."""
+        import ray
         from ray.exceptions import RayError
 
+        news = replace(news, info={**news.info, "node": ray.get_runtime_context().get_node_id()})
         try:
             return bool(self._box.post.remote(news).future().result(timeout=ANSWER_WITHIN))
         except (RayError, TimeoutError) as error:

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import deque
 
-from keel_lab.errors import IncompleteError, UsageError
+from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
@@ -15,12 +15,13 @@ from keel_lab.schedule.beside import judge_all
 from keel_lab.schedule.executor import Executor, Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
+from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
 from keel_lab.schedule.settled import learn_by, settled_results
 from keel_lab.schedule.shapes import one_of_each_shape
-from keel_lab.schedule.summary import RunSummary
+from keel_lab.schedule.summary import RunSummary, summarise
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
 from keel_lab.store.root import Root
@@ -89,6 +90,7 @@ class _Run:
         self._again: deque[tuple[PlannedTrial, Trial]] = deque()
         self._retries = Retries()
         self._known: set[str] = set()
+        self._health = NodeHealth()
         self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
         self._reason = ""
 
@@ -199,6 +201,7 @@ class _Run:
             self._failed(planned, done)
         elif done.result.outcome is not Outcome.STOPPED:
             result = done.result
+            self._health.ended_well(done.node)
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
@@ -206,6 +209,10 @@ class _Run:
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
         assert failure is not None
+        if not failure.final and self._health.died(done.node, trial.id) and self._executor.avoid(done.node):
+            self._audience.note(
+                f"{IN_A_ROW} trials in a row died on {failure.node or done.node}: it is set aside, the others go on"
+            )
         number = self._trials.add_attempt(trial.id, failure)
         again = self._retries.after(trial, failure)
         if self._reason:
@@ -220,29 +227,21 @@ class _Run:
         self._given_up[planned.trial.id] = (planned, failure)
         self._proposer.failed(planned)
         self._audience.failed(planned, failure)
+        most = self._budget.max_failures
+        if most is not None and len(self._given_up) >= most and not self._reason:
+            self._stop(f"{most} trial{'s have' if most > 1 else ' has'} failed, as many as budget.max_failures allows")
 
     def _summary(self) -> RunSummary:
-        planned = with_forks(self._sweep.trials, self._settled, self._sweep.siblings)
-        total = {one.trial.id for one in planned} | self._settled.keys() | self._given_up.keys()
-        diverged = sum(result.outcome is Outcome.DIVERGED for result in self._settled.values())
-        left = len(total) - len(self._settled) - len(self._given_up)
         reason = self._reason
         if not reason and self._budget.trials is not None:
             reason = f"the budget of {self._budget.trials} trials is used up"
-        return RunSummary(
-            completed=len(self._settled) - diverged,
-            diverged=diverged,
-            failed=len(self._given_up),
-            left=left,
+        return summarise(
+            self._sweep,
+            self._settled,
+            self._given_up,
             reused=len(self._reused),
-            exit_code=self._exit_code(left),
-            reason=reason if left else "",
-            failures={one.name: failure for one, failure in self._given_up.values()},
+            skip_above=self._budget.skip_above_divergence,
+            reason=reason,
+            signalled=self._interrupts.exit_code,
             warnings=tuple(self._audience.warnings.values()),
-            sweep=self._sweep.name,
         )
-
-    def _exit_code(self, left: int) -> int:
-        if left:
-            return self._interrupts.exit_code or IncompleteError.exit_code
-        return 1 if self._given_up else 0

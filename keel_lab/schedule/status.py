@@ -12,6 +12,7 @@ from typing import Any
 from keel_lab.columns import aligned
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
+from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Outcome, TrialResult
 from keel_lab.schedule.live_snapshot import running_trials
 from keel_lab.schedule.progress import describe
@@ -21,7 +22,7 @@ from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 
-WAITING, RUNNING, STOPPED, FAILED = "waiting", "running", "stopped", "failed"
+WAITING, RUNNING, STOPPED, FAILED, SKIPPED = "waiting", "running", "stopped", "failed", "skipped"
 
 
 def describe_status(name: str, root: Root, *, as_json: bool) -> str:
@@ -47,7 +48,11 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
     driver = lease.holder(root, name)
     running = running_trials(root, name) if driver else {}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
+    verdicts = {trial_id: result.verdict for trial_id, result in results.items()}
+    skipped = above_divergence(sweep.trials, verdicts) if sweep.skips_above_divergence else frozenset()
     for row in rows:
+        if row["id"] in skipped and row["state"] == WAITING:
+            row |= {"state": SKIPPED, "verdict": "a lower LR diverged"}
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
             row["state"] = WAITING
     counts = Counter(row["state"] for row in rows)
@@ -57,7 +62,7 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
         "driver": driver,
         "trials": len(rows),
         "states": dict(sorted(counts.items())),
-        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] == len(rows),
+        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] + counts[SKIPPED] == len(rows),
         "cells": _cells(planned_trials, rows),
     }
 
@@ -92,8 +97,8 @@ def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> li
     return list(cells.values())
 
 
-def status_text(status: Mapping[str, Any]) -> str:
-    """A status as a table."""
+def status_text(status: Mapping[str, Any], room: int | None = None) -> str:
+    """A status as a table; where it has more than `room` rows, those that run or failed come first."""
     states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
     driver = status["driver"]
     who = "complete" if status["complete"] else "nobody runs it now"
@@ -101,12 +106,17 @@ def status_text(status: Mapping[str, Any]) -> str:
         since = datetime.fromtimestamp(driver["started"]).astimezone().isoformat(" ", "seconds")
         who = f"run by pid {driver['pid']} on {driver['host']} since {since}"
     lines = [("trial", "state", "step", "loss", "verdict")]
-    for cell in status["cells"]:
-        for row in cell["trials"]:
-            loss = row.get("loss")
-            step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
-            lines.append(
-                (row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-"))
-            )
+    rows = [row for cell in status["cells"] for row in cell["trials"]]
+    if room is not None and len(rows) > room:
+        rows.sort(key=lambda row: (RUNNING, FAILED).index(row["state"]) if row["state"] in (RUNNING, FAILED) else 2)
+    lines += map(_line, rows[:room])
+    more = f"\nand {len(rows) - room} more" if room is not None and len(rows) > room else ""
     hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
-    return f"sweep {status['name']}: {status['trials']} trials: {states}; {who}\n\n{aligned(lines, right={2, 3})}{hint}"
+    head = f"sweep {status['name']}: {status['trials']} trials: {states}; {who}"
+    return f"{head}\n\n{aligned(lines, right={2, 3})}{more}{hint}"
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    loss = row.get("loss")
+    step = f"{row['step']}/{row['steps']}" if "step" in row else f"-/{row['steps']}"
+    return row["name"], row["state"], step, "-" if loss is None else f"{loss:.3f}", row.get("verdict", "-")

@@ -15,6 +15,7 @@ from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
 
+_FRAME = 6  # lines of a terminal that are not rows
 LINE_EVERY = 10.0  # seconds between two lines for a pipe in which only steps have changed
 Pause = Callable[[float], None]
 
@@ -52,6 +53,7 @@ def _wait_for(name: str, root: Root, pause: Pause) -> None:
     """Until a driver that has just begun has stored the sweep."""
     while Sweeps(root).find(name) is None and lease.holder(root, name):
         pause(EVERY)
+    Sweeps(root).load(name)  # says what is wrong before a terminal is made ready
 
 
 def _until_its_end(name: str, root: Root, pause: Pause) -> Iterator[Mapping[str, Any]]:
@@ -68,8 +70,16 @@ def _table(stack: ExitStack, stream: IO[str]) -> Callable[[Mapping[str, Any]], N
     from rich.live import Live
     from rich.text import Text
 
-    live = stack.enter_context(Live(console=Console(file=stream), auto_refresh=False, vertical_overflow="crop"))
-    return lambda status: live.update(Text(status_text(status)), refresh=True)
+    console = Console(file=stream)
+    live = stack.enter_context(Live(console=console, auto_refresh=False, vertical_overflow="crop"))
+
+    def show(status: Mapping[str, Any]) -> None:
+        ends = status["complete"] or not status["driver"]  # what stays on the screen is the whole table
+        room = None if ends else max(1, console.height - _FRAME)
+        live.vertical_overflow = "visible" if ends else "crop"
+        live.update(Text(status_text(status, room)), refresh=True)
+
+    return show
 
 
 def _lines(stream: IO[str]) -> Callable[[Mapping[str, Any]], None]:

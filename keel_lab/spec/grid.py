@@ -75,9 +75,7 @@ class GridReader:
         self.axes = {key: self.axes[key] for key in order}
         for word in fields.SEEDS[1:]:
             if "seed" in self.axes and word in entries:
-                allowed = (
-                    "seed sets init_seed and data_seed: give it alone, or the two apart (grid.seed=null removes it)"
-                )
+                allowed = "seed sets both: give seed alone, or the two apart (on the command line grid.seed=null)"
                 self._refuse(entries[word], f"grid.{word}", f"{word} beside seed", allowed)
 
     def read_own(self, section: Node) -> None:

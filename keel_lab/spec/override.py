@@ -116,7 +116,10 @@ def _set(node: Node, path: tuple[str, ...], value: Node, problems: list[Problem]
         place, key = value.place, ".".join(done)
         problems.append(
             Problem(
-                place, ".".join(done + path), f"{key}: {node.found()}", f"it has no keys inside it: write {key}=VALUE"
+                place,
+                ".".join(done + path),
+                f"{key}: {node.found()}",
+                f"{key} has no keys inside it: write {key}=VALUE",
             )
         )
         return node

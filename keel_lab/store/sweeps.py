@@ -49,6 +49,11 @@ class StoredSweep:
         """What runs beside each of its ramps; nothing in a sweep stored before there was a choice."""
         return SiblingSettings.model_validate(self.spec.get("siblings", ALONE.model_dump()))
 
+    @property
+    def skips_above_divergence(self) -> bool:
+        """See `Budget.skip_above_divergence`."""
+        return bool(self.spec.get("budget", {}).get("skip_above_divergence"))
+
     def content(self) -> tuple[dict[str, Any], bytes]:
         """What two equal sweeps have in common: the body of sweep.json, and trials.jsonl."""
         lines = "".join(json.dumps(planned.to_json(), ensure_ascii=False) + "\n" for planned in self.trials).encode()

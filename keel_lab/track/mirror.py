@@ -157,8 +157,7 @@ class Mirror:
 
     def fail(self, planned: PlannedTrial, failure: Failure) -> None:
         """The trial's retries are used up; a later retry goes on in the same run."""
-        at = _milliseconds(failure.at) or _now()
-        run = self._run(planned, fields.identity(planned), {}, at)
+        run = self._run(planned, fields.identity(planned), {}, at := _milliseconds(failure.at) or _now())
         self._write(run, [], tags=fields.failure_tags(planned, failure))
         self._client.set_terminated(run.id, "FAILED", end_time=at)
 

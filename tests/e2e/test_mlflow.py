@@ -26,6 +26,7 @@ from keel_lab.track import writer
 from keel_lab.track.destination import experiment_url
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.trial import Trial
+from tests.command_line import TOYS, call
 
 STEPS = 60
 VERDICT = Verdict(Status.DIVERGED, Mode.IRRECOVERABLE, 41, 40, 0.02, learned=True)
@@ -294,6 +295,31 @@ def test_what_the_ui_asks_the_server(server, tmp_path):
     (summary,) = server.post("/api/2.0/mlflow/runs/search", body)["runs"]
     report = server.get(f"/get-artifact?path=report.md&run_uuid={summary['info']['run_id']}")
     assert report == b"# the report"
+
+
+def test_sync_rebuilds_a_sweep_on_an_empty_server(server, tmp_path, monkeypatch, capsys):
+    """A sweep that ran without MLflow, delivered by the command line; a second time changes nothing."""
+    server.up()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toys.yaml").write_text(TOYS.replace("name: toys", "name: rebuilt"))
+    assert call(capsys, "run", "toys.yaml", "--executor", "local", "--tracking", "off").code == 1
+
+    def seen():
+        answer = json.loads(server.get("/api/2.0/mlflow/experiments/get-by-name?experiment_name=rebuilt"))
+        body = {"experiment_ids": [answer["experiment"]["experiment_id"]]}
+        runs = server.post("/api/2.0/mlflow/runs/search", body)["runs"]
+        return {run["info"]["run_name"]: (run["info"]["status"], run["data"]) for run in runs}
+
+    first = call(capsys, "sync", "rebuilt", "--tracking", server.uri)
+    assert first == (0, f"sweep rebuilt at {server.uri}: 1 finished, 1 failed and the summary\n", first.err)
+    before = seen()
+    assert {name: status for name, (status, _) in before.items()} == {
+        "toy-b4-s0": "FINISHED",
+        "toy_crash-b4-s0": "FAILED",
+        "summary": "FINISHED",
+    }
+    assert call(capsys, "sync", "rebuilt", "--tracking", server.uri).out == first.out
+    assert seen() == before
 
 
 def test_nobody_listens(tmp_path):

@@ -26,7 +26,7 @@ def test_it_holds_the_packages_and_sweeps_and_nothing_else(wheel):
     assert {name for name in names if name.startswith("sweeps/")} == {
         f"sweeps/{path.name}" for path in (ROOT / "sweeps").glob("*.yaml")
     }
-    assert "analysis/paper/table1_max_lr.csv" in names
+    assert {"analysis/paper/table1_max_lr.csv", "keel_lab/starter.yaml"} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".ckpt", ".bin"))]
 

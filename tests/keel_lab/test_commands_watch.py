@@ -10,6 +10,7 @@ import pytest
 
 from keel_lab.errors import UsageError
 from keel_lab.schedule.mailbox import LocalMailbox
+from keel_lab.schedule.status import read_status, status_text
 from keel_lab.schedule.watching import watch
 from keel_lab.schedule.worker import attempt
 from keel_lab.store import lease
@@ -82,6 +83,19 @@ def test_a_terminal_sees_the_table(root, sweep):
     out = Terminal()
     assert watch("toys", root, out, as_json=False, pause=Driver(root, one(root, good))) == 3
     assert "go on with: keel-lab resume toys" in out.getvalue()
+
+
+def test_a_terminal_that_is_too_small_shows_what_runs(root):
+    trials = [toy_trial(seed=seed, steps=30) for seed in range(40)]
+    sweep = Sweeps(root).save(toy_sweep(*trials))
+    live = {"written_at": 0.0, "running": {trials[37].id: {"step": 7, "loss": 2.0, "state": "healthy"}}}
+    with lease.hold(root, "toys"):
+        Sweeps(root).put_file("toys", "live.json", json.dumps(live).encode())
+        shown = status_text(read_status("toys", root), 5).splitlines()
+    assert shown[3].split() == ["toy-b4-s37", "running", "7/30", "2.000", "healthy"]
+    assert shown[4].startswith("toy-b4-s0 ")
+    assert shown[8] == "and 35 more"
+    assert len(status_text(read_status("toys", root)).splitlines()) > len(sweep.trials)
 
 
 def test_it_waits_for_a_driver_that_has_just_begun(root):

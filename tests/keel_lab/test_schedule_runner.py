@@ -318,3 +318,13 @@ def test_an_interrupt_while_failing_leaves_the_trial_for_resume(go, monkeypatch)
 def test_a_second_driver_is_refused(go, root):
     with lease.hold(root, "toys"), pytest.raises(UsageError, match=f"pid {os.getpid()}"):
         go(toy_sweep(toy_trial()))
+
+
+def test_a_mistake_shared_by_all_does_not_fail_them_all(go):
+    sweep = toy_sweep(*(toy_trial("toy_crash", seed=seed) for seed in range(6)), toy_trial())
+    executor = Scripted()
+    summary = go(sweep, executor, max_failures=2)
+    assert counts(summary) == (0, 0, 2, 5, 0, 3)
+    assert summary.reason == "2 trials have failed, as many as budget.max_failures allows"
+    assert executor.stopped
+    assert len(executor.tasks) <= 2 * 4 + 2  # four attempts each, and what was in the queue by then

@@ -1,0 +1,77 @@
+"""Deleting what finished trials no longer need: their checkpoints. Results, curves and failures always stay.
+
+A checkpoint of a finished trial serves two things only: going on under thresholds that ask for more steps, and starting
+forks on the way. Without it either is done by training again from the start, to the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from keel_lab.store.committed import path_of
+from keel_lab.store.root import Root
+from keel_lab.store.trials import Trials
+
+Keep = Literal["none", "last"]
+KEEP: tuple[Keep, ...] = ("none", "last")
+_FOLDERS = {"none": ("checkpoints", "kept"), "last": ("kept",)}
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was deleted, or would be.
+
+    Attributes:
+        trials: finished trials that had something to delete.
+        bytes: of all files.
+        unfinished: trials without a result, which were left alone.
+    """
+
+    trials: int
+    files: int
+    bytes: int
+    unfinished: int
+    dry_run: bool
+
+    def text(self) -> str:
+        """A line."""
+        doing = "would delete" if self.dry_run else "deleted"
+        left = f"; {self.unfinished} unfinished left alone" if self.unfinished else ""
+        return f"{doing} {self.files:,} files, {self.bytes / 2**20:,.1f} MiB, of {self.trials:,} finished trials{left}"
+
+    def to_json(self) -> dict[str, int | bool]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
+    """Deletes checkpoints of finished trials.
+
+    Pointers go before the files that they name, so that whoever is killed in between leaves files, never a pointer to
+    nothing.
+
+    Args:
+        root: storage.
+        keep: `last` keeps each trial's last checkpoint and deletes those for forks; `none` deletes both.
+        dry_run: only count.
+    """
+    trial_ids = root.list("trials")
+    finished = Trials(root).results(trial_ids)
+    trials = files = size = 0
+    for trial_id in finished:
+        paths = list(_paths(root, trial_id, keep))
+        sizes = root.stats(paths)
+        trials, files = trials + bool(sizes), files + len(sizes)
+        size += sum(stat.size for stat in sizes.values())
+        for path in [] if dry_run else paths:
+            root.delete(path)
+    return Cleaned(trials, files, size, len(trial_ids) - len(finished), dry_run)
+
+
+def _paths(root: Root, trial_id: str, keep: Keep) -> Iterator[str]:
+    for folder in _FOLDERS[keep]:
+        names = root.list(path_of(trial_id, folder))
+        for name in sorted(names, key=lambda name: not name.endswith(".json")):
+            yield path_of(trial_id, f"{folder}/{name}")
