@@ -8,13 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from keel_lab.detect.max_lr import MaxLR, MaxLRKind, max_lr, with_holds
+from keel_lab.detect.max_lr import Held, MaxLR, MaxLRKind, max_lr, with_holds
 from keel_lab.detect.reversal import REVERSAL
 from keel_lab.detect.siblings import SIBLINGS
 from keel_lab.detect.verdict import DETECTOR, Status, Verdict
 from keel_lab.detect.watch import judge
+from keel_lab.learning_rate import lr_at
 from keel_lab.plan.planned import PlannedTrial, Role
-from keel_lab.plan.siblings import with_forks
+from keel_lab.plan.siblings import reference_of, with_forks
 from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.settings import ForkSchedule, RampSchedule
@@ -155,14 +156,24 @@ def _with_bound(one: Reading, beside: Sequence[Reading]) -> Reading:
     """The reading with an upper bound from its holds, if it never learned."""
     if one.max_lr is None or one.max_lr.kind is not MaxLRKind.NOT_LEARNED:
         return one
-    trunk = one.planned.trial
-    holds = [other for other in beside if other.planned.role is Role.HOLD and other.planned.trial.trunk == trunk]
-    held = [
-        (other.planned.trial.schedule.lr, other.verdict)
-        for other in holds
-        if other.verdict is not None and isinstance(other.planned.trial.schedule, ForkSchedule)
-    ]
-    return replace(one, max_lr=with_holds(one.max_lr, held))
+    trial = one.planned.trial
+    reference = reference_of(trial).id
+    runs = []
+    for other in beside:
+        schedule = other.planned.trial.schedule
+        if other.verdict is None:
+            continue
+        if (
+            isinstance(schedule, ForkSchedule)
+            and other.planned.role is Role.HOLD
+            and other.planned.trial.trunk == trial
+        ):
+            runs.append(Held(schedule.lr, other.verdict))
+        elif isinstance(schedule, RampSchedule) and other.planned.trial.id == reference:
+            learned = other.verdict.evidence.get("learned_step")
+            lr = schedule.peak_lr if learned is None else lr_at(schedule, learned)
+            runs.append(Held(lr, other.verdict, held=False))
+    return replace(one, max_lr=with_holds(one.max_lr, runs))
 
 
 def _failures(

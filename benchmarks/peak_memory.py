@@ -55,9 +55,7 @@ def main() -> None:
     parser.add_argument("--architecture", default="keel")
     parser.add_argument("--cpus", type=int, default=2)
     asked = parser.parse_args()
-    print(
-        f"{asked.architecture}, width 64, 8 sequences of 128 tokens, 3 steps, {asked.cpus} threads: peak memory, GB"
-    )
+    print(f"{asked.architecture}, width 64, 8 sequences of 128 tokens, 3 steps, {asked.cpus} threads: peak memory, GB")
     print("blocks  sub-layers  without     with  ratio  time with/without")
     for blocks in asked.blocks:
         plain, seconds = peak(asked.architecture, blocks, asked.cpus, checkpointed=False)

@@ -94,18 +94,18 @@ def _cells(readings: Sequence[Reading]) -> tuple[MaxLRCell, ...]:
     for seeded in found:
         if seeded.cell.architecture == REFERENCE:
             references.setdefault((seeded.sweep, seeded.cell.blocks), []).append(seeded)
+    others = (Counting.DEGRADATION, Counting.IRREVERSIBLE)
+    told = [rule for rule in others if any(one.judged(rule) for one in readings)]
     cells = []
     for seeded in found:
         beside = references.get((seeded.sweep, seeded.cell.blocks), [])
         # axes that Pre-LN ignores (alpha) are absent from its cells, the others must agree
         reference = next((one for one in beside if set(one.cell.axes) <= set(seeded.cell.axes)), None)
         ratio, paper_ratio = _ratio(seeded, reference), ratio_for(seeded.readings[0].planned.trial)
-        others = {
-            rule: estimate(seeded.readings, rule)
-            for rule in (Counting.DEGRADATION, Counting.IRREVERSIBLE)
-            if any(one.judged(rule) for one in seeded.readings)
+        counted = {
+            rule: estimate(seeded.readings, rule) for rule in told if any(one.counting(rule) for one in seeded.readings)
         }
-        cells.append(MaxLRCell(seeded, estimate(seeded.readings), others, ratio, paper_ratio))
+        cells.append(MaxLRCell(seeded, estimate(seeded.readings), counted, ratio, paper_ratio))
     return tuple(cells)
 
 

@@ -32,7 +32,7 @@ TITLES = {
     "highway": "Highway",
 }
 _RANGE = " range is "
-_ONLY_RATIOS = ("ratio:", "paper's ratio:")
+_ONLY_IN_FULL = ("ratio:", "paper's ratio:", "modes 1+2+3:", "irreversible:")
 
 
 def layout(table: MaxLRTable) -> Table:
@@ -59,7 +59,7 @@ def layout(table: MaxLRTable) -> Table:
 
 def _notes(full: Table) -> list[str]:
     """The notes of the full form, without those on columns that this form lacks."""
-    kept = [note for note in full.notes if not note.startswith(_ONLY_RATIOS)]
+    kept = [note for note in full.notes if not note.startswith(_ONLY_IN_FULL)]
     return [note.partition(_RANGE)[0] for note in kept]
 
 

@@ -102,6 +102,11 @@ class Baseline:
         return self._best_sigma * self._factor
 
     @property
+    def latest(self) -> float:
+        """The larger of the last two samples as they came, nats."""
+        return max(self._last, self._previous)
+
+    @property
     def level_error(self) -> float:
         """Standard error of the level now, nats."""
         return self.error_sigma / math.sqrt(min(max(self.count, 1), 16))

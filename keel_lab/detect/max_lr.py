@@ -51,18 +51,32 @@ def max_lr(verdict: Verdict) -> MaxLR:
     return MaxLR(MaxLRKind.CENSORED if verdict.censored else MaxLRKind.MEASURED, verdict.last_good_lr)
 
 
-def with_holds(reading: MaxLR, held: Iterable[tuple[float, Verdict]]) -> MaxLR:
-    """The reading of a ramp that never learned, given forks of it that held their LR: an upper bound if they fail too.
+@dataclass(frozen=True)
+class Held:
+    """A run beside a ramp: the LR it held (or at which it learned, if it held none), and its verdict."""
+
+    lr: float
+    verdict: Verdict
+    held: bool = True
+
+
+def with_holds(reading: MaxLR, beside: Iterable[Held]) -> MaxLR:
+    """The reading of a ramp that never learned, given runs beside it: an upper bound from those held that fail too.
+
+    A held run that fails says something of its LR only if a run at lower LR learned within the same steps: else it was
+    the steps that were too few.
 
     Args:
         reading: of the ramp.
-        held: LR and verdict of each fork. The bound is the lowest LR from which on every fork failed.
+        beside: its forks and its reference. The bound is the lowest LR from which on every fork failed.
     """
     if reading.kind is not MaxLRKind.NOT_LEARNED:
         return reading
-    bound = None
-    for lr, verdict in sorted(held, key=lambda item: item[0], reverse=True):
-        if verdict.status is not Status.DIVERGED:
+    runs, bound = list(beside), None
+    for fork in sorted((one for one in runs if one.held), key=lambda one: one.lr, reverse=True):
+        if fork.verdict.status is not Status.DIVERGED:
             break
-        bound = lr
-    return reading if bound is None else MaxLR(MaxLRKind.BELOW, bound)
+        bound = fork.lr
+    if bound is None or not any(one.lr < bound and one.verdict.learned for one in runs):
+        return reading
+    return MaxLR(MaxLRKind.BELOW, bound)

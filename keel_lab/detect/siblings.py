@@ -192,6 +192,8 @@ def _judged(gap: Gap, by_step: dict[int, Step], thresholds: Thresholds, evidence
     mean = math.fsum(gap.values[now.start :]) / (n - now.start)
     evidence |= {"above_from": gap.steps[now.start], "samples_above": n - now.start, "mean_above": mean}
     evidence["envelope"] = sorted(set(gap.names[now.start :]))
+    if level <= thresholds.degradation_margin:
+        return Comparison("closed", evidence=evidence)
     if n - now.start < wanted or mean <= thresholds.degradation_margin:
         return Comparison("short", evidence=evidence)
     bad = gap.steps[now.start]

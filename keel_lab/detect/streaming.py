@@ -30,6 +30,7 @@ from keel_lab.detect.verdict import Mode, State, Status, Verdict
 
 _KEPT_TRANSIENTS = 20  # all are counted; memory stays constant
 _FRESH = 3  # finite samples that must follow one that is not before a level can be regained
+_FEW = 32  # finite samples of which a level is made of no small part
 _EARLY = 96  # until then the noise is learned up to the alarm: a flat, correlated start looks like a rise at first
 
 
@@ -109,7 +110,9 @@ class StreamingDetector:
             return self._conclude(Status.UNDECIDED, "too_few_samples")
         if self.state is State.SUSPECT and self._blown >= self._thresholds.blowup_samples:
             return self._conclude(Status.DIVERGED, "blown_up_at_end", Mode.IRRECOVERABLE, self._onset)
-        if not self._learned:
+        if self._has_learned() is None and self._h1 is not None:
+            return self._conclude(Status.UNDECIDED, "too_few_to_have_learned")
+        if self._has_learned() is False:
             return self._conclude(Status.DIVERGED, "never_learned", Mode.STAGNATION)
         if self.state is State.SUSPECT:
             return self._conclude(Status.UNCONFIRMED, "suspect_at_end", None, self._onset)
@@ -220,11 +223,21 @@ class StreamingDetector:
         """None if H1 is not known, or too few samples leave it open; no sample below H1 settles it."""
         if self._h1 is None:
             return None
-        if self._baseline is not None:
-            return self._learned
         margin = self._thresholds.learned_margin
+        if self._baseline is not None:
+            return self._learned or self._ends_below(self._baseline, self._h1)
         below = any(y is not None and y < self._h1 - margin for *_, y in self._buffer)
         return None if below else False
+
+    def _ends_below(self, baseline: Baseline, h1: float) -> bool | None:
+        """Of a curve whose level is not below H1 yet: the level lags behind a loss that falls between few samples.
+
+        The last two decide if both are clearly below; if they are below at all, so few samples leave it open.
+        """
+        below = h1 - baseline.latest
+        if below > max(self._thresholds.learned_margin, self._thresholds.learned_confidence * baseline.error_sigma):
+            return True
+        return None if below > self._thresholds.learned_margin and baseline.count < _FEW else False
 
     def _conclude(
         self, status: Status, rule: str, mode: Mode | None = None, onset: Onset | None = None, at: int | None = None

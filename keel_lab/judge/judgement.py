@@ -75,6 +75,8 @@ def judge_log(file: str, log: Log, siblings: Sequence[Log], levels: Levels, thre
         found = judge_curve(log.steps, thresholds, h1, others)
         estimate = f"mean of {log.facts['columns'].get('unigram_loss')}"
         level = "none" if h1 is None else "unigram entropy, as given" if levels.unigram is not None else estimate
+    if log.facts.get("rows_without_loss_at_the_end") and found.status in _QUIET:
+        found = Verdict(Status.UNDECIDED, learned=found.learned, evidence={**found.evidence, "rule": "losses_stop"})
     paired = h1 is not None and any(math.isfinite(step.unigram_loss) for step in log.steps)
     facts = {"level_of_the_ignorant": level, "loss": "paired" if paired else "raw", "chance": levels.chance}
     return Judgement(file, log, replace(found, evidence={**found.evidence, **facts}))
@@ -150,6 +152,13 @@ def reason(verdict: Verdict) -> str:
             return f"{words}; {evidence['non_finite_steps']} such steps"
         case "never_learned":
             return f"the loss never left {h1:.3f} nats downwards (it ends at {nats('level')})"
+        case "too_few_to_have_learned":
+            return f"{evidence['samples']} samples are too few to say whether the loss has left {h1:.3f} nats for good"
+        case "losses_stop":
+            return (
+                "the last rows have no loss: pandas and others write NaN as an empty cell or null; write nan, or leave "
+                "these rows out if they hold other metrics"
+            )
         case "too_few_samples":
             return f"{evidence['samples']} samples; at least 8 are needed"
         case "suspect_at_end":

@@ -76,11 +76,13 @@ def _runs(
     runs: list[list[Step]] = []
     without = again = 0
     last_without: int | None = None
+    gap = longest = 0
     for row, loss in enumerate(cells["loss"]):
         number = cells["step"][row] if "step" in cells else float(row)
         if loss is None:
-            without, last_without = without + 1, row
+            without, last_without, gap = without + 1, row, gap + 1
             continue
+        longest, gap = max(longest, gap), 0
         if number is None:
             raise UsageError(f"{table.source}: {table.place(row)}: there is a loss but no {used['step']!r}")
         others = {role: math.nan if (cell := column[row]) is None else cell for role, column in cells.items()}
@@ -102,4 +104,6 @@ def _runs(
     facts: dict[str, int] = {"repeated_steps": again} if again else {}
     if last_without is not None:
         facts |= {"rows_without_loss": without, "last_row_without_loss": last_without + 1}
+    if gap > longest:  # no rhythm of rows for other metrics: losses stop before the log does
+        facts["rows_without_loss_at_the_end"] = gap
     return runs, facts

@@ -26,6 +26,7 @@ model: {width: 16, heads: 2, kv_heads: 1, ffn_width: 32, context: 16, init_std: 
 data: {text: "corpus/*.txt", tokenizer: bytes}
 train: {batch_size: 8}
 ramp: {shape: log, from_lr: 1e-3, peak_lr: 3.0, steps: 250}
+siblings: {reference: false}
 """
 
 

@@ -272,3 +272,9 @@ def test_a_fork_is_found_by_its_name(go, root):
     go(sweep)
     for fork in forks(root, sweep).values():
         assert find_trial(root, fork.name).trial_id == fork.trial.id
+
+
+def test_a_fork_that_had_too_few_steps_bounds_nothing(go, root):
+    """None of its siblings learned: it may be the steps, not the LR."""
+    go(toy_sweep(toy_trial(stall_peak=0.0), siblings=HOLDS))
+    assert reading(root).max_lr.kind is MaxLRKind.NOT_LEARNED
