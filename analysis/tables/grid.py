@@ -100,10 +100,11 @@ class GridTable:
 
 
 def lr_response(cells: Sequence[GridCell], metric: Metric) -> Response:
-    """How a metric responds to the LR over the cells of one variant."""
+    """How a metric responds to the LR over the cells of one variant; one whose seeds were all skipped is none."""
     points = [
-        Point(cell.lr, cell.values(metric), cell.diverged > 0, all(one.result is not None for one in cell.readings))
+        Point(cell.lr, cell.values(metric), cell.diverged > 0, not any(one.outstanding for one in cell.readings))
         for cell in cells
+        if any(one.state != "skipped" for one in cell.readings)
     ]
     return response(points, lower_is_better=metric.lower_is_better)
 
