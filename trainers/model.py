@@ -92,7 +92,9 @@ def assemble(trial: Trial) -> tuple[Transformer, Architecture]:
         raise ValueError(f"trial {trial.id} names no corpus, so the size of its vocabulary is unknown")
     scheme = architectures.find(trial.architecture)
     architecture = scheme.build(trial.blocks, scheme.DECLARATION.complete(trial.options))
-    return Transformer(trial.model, trial.blocks, trial.data.vocab, architecture), architecture
+    model = Transformer(trial.model, trial.blocks, trial.data.vocab, architecture)
+    model.stack.checkpointed = trial.resources.checkpoint_activations
+    return model, architecture
 
 
 def build(trial: Trial) -> Transformer:

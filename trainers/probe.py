@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class Probe(Callback):
         self.values: dict[str, list[list[float]]] = {name: [] for name in names.MEASURES}
         self._attention = attention
         self._hooked = False
+        self._forward = False
         self._largest: dict[str, Tensor] = {}  # this update's, over its micro-batches
         self._squares: list[list[Tensor]] = [[] for _ in sublayers]
         self._gradients: list[Tensor] = []
@@ -60,6 +62,11 @@ class Probe(Callback):
         if not self._hooked and trainer.global_step + 1 >= self._first:
             self._hook()
             self._hooked = True
+        self._forward = True
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Stops reading: with checkpointed activations the blocks are computed again now, and call the hooks again."""
+        self._forward = False
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: torch.optim.Optimizer
@@ -97,16 +104,21 @@ class Probe(Callback):
     def _hook(self) -> None:
         stack = self._model.stack
         for index in self._attention:
-            stack.branches[index].register_forward_pre_hook(
-                lambda module, inputs, at=index: self._seen(_sublayer(at), _attention_logit(module, inputs[0]))
-            )
+            stack.branches[index].register_forward_pre_hook(partial(self._before_attention, _sublayer(index)))
         for index, step in enumerate(stack.steps):
-            step.register_forward_hook(
-                lambda module, inputs, out, at=index: self._squares[at].append(out.detach().float().square().mean())
-            )
+            step.register_forward_hook(partial(self._after_step, index))
         self._model.register_forward_hook(
             lambda module, inputs, out: self._seen("head", out.detach().float().abs().max())
         )
+
+    def _before_attention(self, place: str, branch: nn.Module, inputs: tuple[Tensor]) -> None:
+        if self._forward:
+            assert isinstance(branch, Attention)
+            self._seen(place, _attention_logit(branch, inputs[0]))
+
+    def _after_step(self, index: int, step: nn.Module, inputs: Any, out: Tensor) -> None:
+        if self._forward:
+            self._squares[index].append(out.detach().float().square().mean())
 
     def _seen(self, place: str, value: Tensor) -> None:
         before = self._largest.get(place)

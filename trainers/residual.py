@@ -14,11 +14,13 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from trainers.norm import Factor, RMSNorm
 
 Stream = Float[Tensor, "*batch time width"]
 Factory = Callable[[int, float], nn.Module]  # (width, eps) -> module; RMSNorm itself is one
+SUBLAYERS = 2  # of a block: attention and FFN
 HeadNorm = Literal["none", "qk", "qkv"]
 
 
@@ -152,6 +154,10 @@ class ResidualStack(nn.Module):
         branches: F_0 .. F_{L-1}, each from (*batch, time, width) to the same shape.
         width: of the stream.
         eps: of every norm.
+
+    Attributes:
+        checkpointed: whether each block keeps its input alone and is computed again for its gradients (Chen et al.,
+            arXiv 1604.06174, section 4.1). The gradients are the same bit for bit.
     """
 
     def __init__(self, architecture: Architecture, branches: Sequence[nn.Module], width: int, eps: float) -> None:
@@ -161,16 +167,22 @@ class ResidualStack(nn.Module):
         self.branches = nn.ModuleList(branches)
         self.steps = nn.ModuleList(architecture.rule(site)(width, eps) for site in sites)
         self.exit = architecture.exit(width, eps) if architecture.exit else None
+        self.checkpointed = False
 
     def forward(self, x: Stream, states: list[Tensor] | None = None) -> Stream:
         """Runs the stack.
 
         Args:
             x: x0, (*batch, time, width).
-            states: if given, the stream at entry and after each sub-layer is appended (L + 1 tensors of the graph).
+            states: if given, the stream at entry and after each sub-layer is appended (L + 1 tensors of the graph),
+                and no block is checkpointed.
         """
         if self.enter is not None:
             x = self.enter(x)
+        if states is None and self.checkpointed and torch.is_grad_enabled():
+            for first in range(0, len(self.branches), SUBLAYERS):
+                x = checkpoint(self._block, x, first, use_reentrant=False, preserve_rng_state=False)  # nothing is drawn
+            return x if self.exit is None else self.exit(x)
         if states is not None:
             states.append(x)
         for step, branch in zip(self.steps, self.branches, strict=True):
@@ -178,3 +190,9 @@ class ResidualStack(nn.Module):
             if states is not None:
                 states.append(x)
         return x if self.exit is None else self.exit(x)
+
+    def _block(self, x: Stream, first: int) -> Stream:
+        """The sub-layers of the block that begins with sub-layer `first`."""
+        for index in range(first, min(first + SUBLAYERS, len(self.branches))):
+            x = self.steps[index](x, self.branches[index])
+        return x
