@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install quickstart test lint types check test-system clean
+.PHONY: help install quickstart test lint types check docs test-system clean
 
 help:
 	@echo "make quickstart   install, run sweeps/quickstart.yaml, print its Max LR table (under 2 minutes after installation)"
 	@echo "make test         install and run the tests"
 	@echo "make check        lint, types and tests"
+	@echo "make docs         build the documentation into site/"
 	@echo "make test-system  the tests that need Debian packages or root (see tests/system/packages.txt)"
 	@echo "make install      create $(VENV) with keel_lab, its dependencies at the tested versions, and the test tools"
 	@echo "make clean        remove $(VENV) and caches; results in keel-lab-store/ stay"
@@ -38,6 +39,9 @@ types: install
 	$(BIN)/mypy
 
 check: lint types test
+
+docs: install
+	$(BIN)/mkdocs build --strict
 
 test-system: install
 	$(BIN)/python -m pytest tests/system

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from analysis.intervals import LEVEL
@@ -26,6 +26,14 @@ class Mean:
     high: float | None
     n: int
     clusters: int
+
+
+def mean_in_logs(values: Sequence[float], data_seeds: Sequence[int]) -> Mean | None:
+    """The geometric mean of positive values, and its interval, from those of their logarithms."""
+    found = mean([math.log(value) for value in values], data_seeds)
+    if found is None or found.low is None or found.high is None:
+        return None if found is None else replace(found, value=math.exp(found.value))
+    return replace(found, value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high))
 
 
 def mean(values: Sequence[float], data_seeds: Sequence[int]) -> Mean | None:

@@ -86,7 +86,7 @@ def _apart_from_lr(trial: Trial) -> object:
 
 
 def _finished(name: str, readings: Sequence[Reading]) -> Sequence[Reading]:
-    out = sum(one.result is None for one in readings)
+    out = sum(one.outstanding for one in readings)
     if out:
         raise RateError(f"{out} of {len(readings)} trials of {name} unfinished", f"keel-lab resume {name} runs them")
     return readings
@@ -108,7 +108,7 @@ def _share(choice: LrChoice, readings: Sequence[Reading]) -> tuple[float, str]:
 
 
 def _best(name: str, readings: Sequence[Reading]) -> tuple[float, str]:
-    cells = grid.cells(readings)
+    cells = grid.cells([one for one in readings if one.state != "skipped"])
     found = grid.lr_response(cells, grid.VALIDATION).best
     if found is None:
         raise RateError(

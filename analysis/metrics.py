@@ -31,6 +31,11 @@ class Metric:
         """By the name's ending: losses, perplexities, errors."""
         return lower_is_better(self.members[0])
 
+    @property
+    def in_logs(self) -> bool:
+        """Whether means over seeds are taken of its logarithm: a mean perplexity is exp of a mean loss."""
+        return len(self.members) == 1 and self.name.lower().endswith(("perplexity", "ppl"))
+
     def of(self, metrics: Mapping[str, float]) -> float | None:
         """Its value among a trial's; None if one of its members is missing or not finite."""
         found = [metrics.get(name, math.nan) for name in self.members]

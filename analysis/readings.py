@@ -62,6 +62,11 @@ class Reading:
     degradation: Verdict | None = None
     irreversible: Verdict | None = None
 
+    @property
+    def outstanding(self) -> bool:
+        """Whether it has no result yet and is to have one."""
+        return self.result is None and self.state != "skipped"
+
     def judged(self, rule: Counting) -> Verdict | None:
         """The verdict under a rule of what counts as divergence; None if that is not known."""
         others = {Counting.DEGRADATION: self.degradation, Counting.IRREVERSIBLE: self.irreversible}

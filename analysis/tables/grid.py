@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from analysis.lr_response import Point, Response, Seeds, response
-from analysis.means import Mean, mean
+from analysis.means import Mean, mean, mean_in_logs
 from analysis.metrics import LOSS, Metric, rows, with_perplexity
 from analysis.readings import Reading, SweepReadings
 from analysis.tables.cells import Axes
@@ -60,12 +61,15 @@ class GridCell:
     def values(self, metric: Metric) -> dict[Seeds, float]:
         """A metric by seeds, where it is finite."""
         found = {seeds: metric.of(metrics) for seeds, metrics in self.reported.items()}
-        return {seeds: value for seeds, value in found.items() if value is not None}
+        return {
+            seeds: value for seeds, value in found.items() if value is not None and (value > 0 or not metric.in_logs)
+        }
 
     def mean(self, metric: Metric) -> Mean | None:
         """Over the seeds that have it."""
         values = self.values(metric)
-        return mean(list(values.values()), [data_seed for _, data_seed in values])
+        taken = mean_in_logs if metric.in_logs else mean
+        return taken(list(values.values()), [data_seed for _, data_seed in values])
 
 
 def _lost(reading: Reading) -> bool:
@@ -100,12 +104,18 @@ class GridTable:
 
 
 def lr_response(cells: Sequence[GridCell], metric: Metric) -> Response:
-    """How a metric responds to the LR over the cells of one variant."""
+    """How a metric responds to the LR over the cells of one variant; one whose seeds were all skipped is none."""
     points = [
-        Point(cell.lr, cell.values(metric), cell.diverged > 0, all(one.result is not None for one in cell.readings))
+        Point(cell.lr, _compared(cell, metric), cell.diverged > 0, not any(one.outstanding for one in cell.readings))
         for cell in cells
+        if any(one.state != "skipped" for one in cell.readings)
     ]
     return response(points, lower_is_better=metric.lower_is_better)
+
+
+def _compared(cell: GridCell, metric: Metric) -> dict[Seeds, float]:
+    values = cell.values(metric)
+    return {seeds: math.log(value) for seeds, value in values.items()} if metric.in_logs else values
 
 
 VALIDATION = Metric(LOSS, (LOSS,))

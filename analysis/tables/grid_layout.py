@@ -137,7 +137,7 @@ def _measure(table: GridTable) -> list[str]:
     survivors = any(cell.diverged for cell in table.cells)
     notes = [
         f"Mean over n seeds, {spread}; n = {_usual(table)} where a cell does not say otherwise. Validation loss in "
-        "nats a token."
+        "nats a token, perplexity is exp of it (of its mean, of its interval)."
         + (" Where some seeds diverged, it is a mean of the survivors, which flatters." if survivors else "")
     ]
     if any(len(metric.members) > 1 for metric in table.metrics):
@@ -167,13 +167,13 @@ def edges(cells: Sequence[GridCell]) -> list[str]:
         groups.setdefault((cell.sweep, cell.architecture, cell.blocks), []).append(cell)
     found = []
     for (_, architecture, blocks), members in groups.items():
-        lrs = {cell.lr for cell in members}
+        lrs, variants = {cell.lr for cell in members}, {cell.variant for cell in members}
         means = [
             (value.value, cell.lr)
             for cell in members
             if not cell.diverged and (value := cell.mean(VALIDATION)) is not None
         ]
-        if len(lrs) < 2 or not means:
+        if len(members) == len(variants) or len(lrs) < 2 or not means:  # an LR each: none was compared with another
             continue
         best = min(means)[1]
         for lr, sign, word in ((max(lrs), ">=", "largest"), (min(lrs), "<=", "smallest")):

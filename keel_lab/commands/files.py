@@ -49,11 +49,18 @@ def validate(
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema of sweep files, with which editors complete keys and mark mistakes."""
+@click.option(
+    "--format", "form", type=click.Choice(["json", "md"]), default="json", show_default=True, help="md: to read."
+)
+def schema(form: str) -> None:
+    """Print the JSON Schema of sweep files, with which editors complete keys; or every key, to read."""
     from keel_lab.composition import catalogue
+    from keel_lab.spec.reference import markdown
     from keel_lab.spec.schema import sweep_schema
 
+    if form == "md":
+        click.echo(markdown(catalogue()), nl=False)
+        return
     click.echo(json.dumps(sweep_schema(catalogue()), indent=1, ensure_ascii=False))
 
 

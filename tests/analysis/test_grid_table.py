@@ -62,7 +62,7 @@ def test_means_intervals_divergence_and_what_is_missing(lab):
         "2.3000 [2.1314, 2.4686] *", "-",
     ]  # fmt: skip
     assert rows[4][0] == "perplexity"
-    assert rows[4][3].startswith("10.01 ")  # the mean of exp(loss) over seeds; exp of the mean is 9.974
+    assert rows[4][3] == "9.974 [8.427, 11.81] *"  # exp of the loss and of its interval
     notes = " ".join(text.split())
     assert "n = 3 where a cell does not say otherwise" in notes
     assert "Where some seeds diverged, it is a mean of the survivors, which flatters." in notes
@@ -199,3 +199,10 @@ def test_one_lr_draws_no_response(lab, tmp_path):
     losses(lab, "keel", {1e-3: [3.0]})
     lab.save("g")
     assert not [path for path in figures(["g"], lab.root, tmp_path) if path.name.startswith("lr-")]
+
+
+def test_an_lr_each_is_no_grid_whose_edge_could_be_met(lab):
+    for optimizer, lr in ((1.0, 1e-2), (2.0, 3e-2)):
+        finish(lab, "g", "keel", lr, {"val_loss": 2.0 - lr}, axes=(("decay", optimizer),))
+    lab.save("g")
+    assert "extend the grid" not in build(["g"], lab.root)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.measured_rates import StoredRates
+from analysis.report import build
 from keel_lab.errors import UsageError
 from keel_lab.plan.chosen_lr import RateError
 from keel_lab.plan.planned import Cell
@@ -111,3 +114,11 @@ def test_other_refusals(lab):
         assert said in str(error.value)
     with pytest.raises(UsageError, match="halv"):
         rate(lab, "halv", "best")
+
+
+def test_lrs_that_were_skipped_above_a_divergence_are_not_waited_for(lab):
+    grid(lab, {1e-3: [3.0], 3e-3: [2.0], 1e-2: [None], 3e-2: ["not_run"]}, "skips", steps=450)
+    stored = lab.sweeps.load("skips")
+    lab.sweeps.save(replace(stored, spec={"budget": {"skip_above_divergence": True}}))
+    assert rate(lab, "skips", "best") == (3e-3, "of 3 tried")
+    assert "1 skipped, a lower LR diverged" in build(["skips"], lab.root)

@@ -56,7 +56,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(capsys, tmp_path, monkeypa
 
 
 def test_a_fault_of_ours_is_two_lines_without_debug(capsys, monkeypatch):
-    def broken(path, overrides):
+    def broken(path, overrides, root):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("keel_lab.composition.open_sweep", broken)

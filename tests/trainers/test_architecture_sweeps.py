@@ -21,7 +21,7 @@ def planned(architecture: str, *lines: str) -> Plan:
 
 def checked(architecture, *lines):
     grid = f"grid: {{architecture: {architecture}, depth: {{blocks: [4]}}}}"
-    text = "\n".join(["schema: 1", "name: s", "protocol: ramp", "siblings: {reference: false}", grid, *lines])
+    text = "\n".join(["schema: 1", "name: s", "protocol: ramp", grid, "siblings: {reference: false}", *lines])
     return parse(text, "s.yaml", Path("/sweeps"), [], CATALOGUE)
 
 
