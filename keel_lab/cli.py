@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {  # heading: command: module
     "A sweep file": {"init": "files", "validate": "files", "plan": "files", "schema": "files"},
     "Running": {"run": "running", "resume": "running", "retry": "running"},
     "Looking": {"status": "looking", "logs": "looking", "report": "looking"},
+    "Inside the model": {"probe": "probing"},
     "Verdicts": {"judge": "verdicts", "rejudge": "verdicts", "explain": "verdicts"},
     "MLflow": {"sync": "mirror", "ui": "mirror"},
 }

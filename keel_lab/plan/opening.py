@@ -60,7 +60,7 @@ class OpenedSweep:
         """
         refuse_other_bytes(self, root)
         if self.facts.vocab:
-            _store_corpus(self, root, catalogue)
+            store_corpus(self, root, catalogue)
         return Sweeps(root).save(self.stored())
 
 
@@ -144,7 +144,8 @@ def _opened(spec: SweepSpec, catalogue: Catalogue) -> OpenedSweep:
     return OpenedSweep(spec, facts, plan)
 
 
-def _store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:
+def store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:
+    """Writes the sweep's tokenised corpus into storage, if it is not there yet."""
     folder = f"data/{opened.facts.fingerprint}"
     local = root.local(folder)
     if local is not None:
