@@ -134,7 +134,7 @@ def measure(blocks: int, steps: int, folder: Path) -> dict[bool, list[float]]:
     object.__setattr__(shard, "unigram", SwitchedUnigram(shard.unigram, switch))
     module, clock = SwitchedModule(trial, shard, switch), Clock(switch, steps)
     recording = Recording(trial, module, shard, folder, Renumbered(session))  # type: ignore[arg-type]
-    with fitting._reproducible(threads=1):
+    with fitting.reproducible(threads=1):
         trainer = fitting._trainer(trial, "cpu", folder, recording)
         trainer.callbacks.append(clock)
         trainer.fit(module)

@@ -23,9 +23,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {  # heading: command: module
     "A sweep file": {"init": "files", "validate": "files", "plan": "files", "schema": "files"},
     "Running": {"run": "running", "resume": "running", "retry": "running"},
     "Looking": {"status": "looking", "logs": "looking", "report": "looking"},
-    "Keeping house": {"gc": "keeping"},
     "Verdicts": {"judge": "verdicts", "rejudge": "verdicts", "explain": "verdicts"},
+    "Inside the model": {"probe": "probing"},
     "MLflow": {"sync": "mirror", "ui": "mirror"},
+    "Keeping house": {"gc": "keeping"},
 }
 MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 

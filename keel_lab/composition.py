@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from analysis.explanation import Explanation
     from keel_lab.architecture import Catalogue
     from keel_lab.diagnostics import Diagnostics, Window
+    from keel_lab.gradient_flow import Flow, Probed
     from keel_lab.plan.chosen_lr import MeasuredRates
     from keel_lab.plan.opening import OpenedSweep
     from keel_lab.plan.planned import Cell
@@ -146,3 +147,52 @@ def explanation_figures(explanation: Explanation, root: Root) -> list[Path]:
     import analysis.explanation as explaining
 
     return explaining.store_figures(explanation, root)
+
+
+def probe(opened: OpenedSweep, root: Root, at: str) -> list[Probed]:
+    """Measures every trial of a sweep at the moments `at`, see `keel_lab.gradient_flow.moments`.
+
+    Raises:
+        UsageError: if `at` is no list of moments, or a trial cannot be trained here.
+    """
+    from keel_lab import gradient_flow
+    from keel_lab.plan.opening import store_corpus
+
+    trials = [planned.trial for planned in opened.plan.trials]
+    asked = [gradient_flow.moments(at, trial.schedule.steps) for trial in trials]  # all words, before anything runs
+    if opened.facts.vocab:
+        store_corpus(opened, root, catalogue())
+    numbered = list(zip(opened.plan.trials, asked, strict=True))
+    return [
+        gradient_flow.Probed(planned, _flow(planned.trial, root, steps, f"{number} of {len(trials)}: {planned.name}"))
+        for number, (planned, steps) in enumerate(numbered, start=1)
+    ]
+
+
+def _flow(trial: Trial, root: Root, steps: Sequence[int], name: str) -> Flow:
+    """The measurements from storage, or made and stored."""
+    from keel_lab.schedule.launch import say
+    from keel_lab.store import flows
+    from trainers.gradient_flow import measure_flow
+
+    stored = flows.load(root, trial.id)
+    known = () if stored is None else stored.steps
+    if stored is None or not set(steps) <= set(known):
+        steps_with_known = sorted({*steps, *known})
+        say(f"probing {name}" + (f", training {steps_with_known[-1]} steps" if steps_with_known[-1] else ""))
+        stored = flows.save(root, measure_flow(trial, root, steps_with_known))
+    return stored.at(steps)
+
+
+def probe_report(sweep: str, probed: Sequence[Probed], form: str) -> str:
+    """See `analysis.gradient_flow.build`."""
+    import analysis.gradient_flow
+
+    return analysis.gradient_flow.build(sweep, probed, form)
+
+
+def probe_figures(sweep: str, probed: Sequence[Probed], root: Root) -> list[Path]:
+    """Draws what was measured into storage."""
+    import analysis.gradient_flow
+
+    return analysis.gradient_flow.store_figures(sweep, probed, root)

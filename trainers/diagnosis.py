@@ -79,6 +79,20 @@ def _as_it_was_run(trial: Trial, execution: Mapping[str, Any]) -> Trial:
     return trial.model_copy(update={"resources": trial.resources.model_copy(update={"cpus": threads, "gpus": gpus})})
 
 
+def fetched_data(trial: Trial, root: Root, workdir: Path) -> Path:
+    """The trial's tokenised corpus as a local folder.
+
+    Raises:
+        UsageError: if storage no longer holds it.
+    """
+    assert trial.data is not None  # preflight
+    stored = f"data/{trial.data.fingerprint}"
+    files = [root.fetch(f"{stored}/{name}", workdir / "data") for name in root.list(stored)]
+    if not files:
+        raise UsageError(f"{root}/{stored} is gone: without the trial's data it cannot be trained again")
+    return files[0].parent
+
+
 class _Replay:
     """The `Report` of a replay: compares each step with the stored one, and stores nothing."""
 
@@ -100,12 +114,7 @@ class _Replay:
             self.resume = Resume(kept.step, kept.file)
 
     def data_folder(self) -> Path:
-        assert self._trial.data is not None  # preflight
-        stored = f"data/{self._trial.data.fingerprint}"
-        files = [self._root.fetch(f"{stored}/{name}", self._workdir / "data") for name in self._root.list(stored)]
-        if not files:
-            raise UsageError(f"{self._root}/{stored} is gone: without the trial's data it cannot be replayed")
-        return files[0].parent
+        return fetched_data(self._trial, self._root, self._workdir)
 
     def facts(self, *, unigram_entropy: float | None = None, chance: float | None = None, **execution: Any) -> None:
         self._facts = execution | {"host": socket.gethostname()}

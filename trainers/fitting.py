@@ -49,7 +49,7 @@ def fit(trial: Trial, workdir: Path, report: Report, probe: Callable[[Transforme
     """
     accelerator = _accelerator(trial)
     shard = _shard(trial, report.data_folder())
-    with _reproducible(trial.resources.cpus):
+    with reproducible(trial.resources.cpus):
         report.facts(unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator))
         if report.finished:  # the curve so far already ends the run, e.g. under other thresholds than it began with
             _final_metrics(trial, shard, report)
@@ -132,7 +132,7 @@ def _trainer(trial: Trial, accelerator: str, workdir: Path, callbacks: list[Call
 
 
 @contextmanager
-def _reproducible(threads: int) -> Iterator[None]:
+def reproducible(threads: int) -> Iterator[None]:
     """Sets what torch keeps per process, and puts back what it was: a worker runs many trials, a debugger just one.
 
     No random number is drawn while training (weights and data are keyed), so the generators are left alone.

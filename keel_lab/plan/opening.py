@@ -61,7 +61,7 @@ class OpenedSweep:
         """
         refuse_other_bytes(self, root)
         if self.facts.vocab:
-            _store_corpus(self, root, catalogue)
+            store_corpus(self, root, catalogue)
         return Sweeps(root).save(self.stored())
 
 
@@ -158,7 +158,8 @@ def _opened(spec: SweepSpec, catalogue: Catalogue, measured: MeasuredRates | Non
     return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else ())
 
 
-def _store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:
+def store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:
+    """Writes the sweep's tokenised corpus into storage, if it is not there yet."""
     folder = f"data/{opened.facts.fingerprint}"
     local = root.local(folder)
     if local is not None:

@@ -11,5 +11,6 @@ sweeps/NAME/sweep.json, trials.jsonl    the resolved sweep; older ones in revisi
 sweeps/NAME/judgements/                 verdicts, one file a detector version and thresholds
 sweeps/NAME/lease.lock or lease.json    who runs it: a kernel lock, or a heartbeat on an object store
 sweeps/NAME/delivered.json              how far tracking was delivered
+probes/ID.json, SWEEP/*.png, *.svg       what `keel-lab probe` measured inside a model: a cache; its figures
 index/results.parquet                   a cache of all results; deleting it loses nothing
 """

@@ -1,0 +1,34 @@
+"""The command that looks inside models at chosen moments of their training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from keel_lab.commands.options import FILE, OVERRIDES, STORAGE, open_root
+
+_FORMATS = click.Choice(["text", "md", "csv", "json"])
+
+
+@click.command()
+@FILE
+@OVERRIDES
+@click.option("--at", default="init,1%,10%,50%,100%", show_default=True, help="Moments: init, shares, or steps.")
+@click.option("--format", "form", type=_FORMATS, default="text", show_default=True, help="Of the table.")
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
+@STORAGE
+def probe(file: Path, overrides: tuple[str, ...], at: str, form: str, as_json: bool, storage: str | None) -> None:
+    """Measure how activations and gradients flow through the models of FILE, beside what theory predicts.
+
+    Each trial trains in this process up to the last moment; --at init trains nothing. What was measured is kept in the
+    storage, under probes/, and not measured again.
+    """
+    from keel_lab import composition
+
+    root = open_root(storage)
+    opened = composition.open_sweep(file, overrides)
+    probed = composition.probe(opened, root, at)
+    click.echo(composition.probe_report(opened.spec.name, probed, "json" if as_json else form), nl=False)
+    for figure in composition.probe_figures(opened.spec.name, probed, root):
+        click.echo(f"figure: {figure}", err=True)
