@@ -27,7 +27,7 @@ def probe(file: Path, overrides: tuple[str, ...], at: str, form: str, as_json: b
     from keel_lab import composition
 
     root = open_root(storage)
-    opened = composition.open_sweep(file, overrides)
+    opened = composition.open_sweep(file, overrides, lambda: root)
     probed = composition.probe(opened, root, at)
     click.echo(composition.probe_report(opened.spec.name, probed, "json" if as_json else form), nl=False)
     for figure in composition.probe_figures(opened.spec.name, probed, root):
