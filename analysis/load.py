@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.ramp import slope, slope_unit
-from analysis.readings import Reading, open_root, read
+from analysis.readings import Counting, Reading, open_root, read
 from keel_lab.settings import RampSchedule
 
 if TYPE_CHECKING:
@@ -56,7 +56,13 @@ COLUMNS: dict[str, Column] = {
     "last_good_step": Column("Int64", "step", "last step before the onset, or of the run"),
     "last_good_lr": Column("float64", "LR", "LR of the update at last_good_step"),
     "max_lr": Column("float64", "LR", "Max LR; with max_lr_kind censored the Max LR is above this"),
-    "max_lr_kind": Column("str", "", "measured, censored, not_learned or undecided; ramps only"),
+    "max_lr_kind": Column(
+        "str", "", "measured, censored, below (held runs failed), not_learned or undecided; ramps only"
+    ),
+    "max_lr_with_degradation": Column("float64", "LR", "Max LR, modes 1+2+3; where siblings tell"),
+    "max_lr_with_degradation_kind": Column("str", "", "as max_lr_kind"),
+    "max_lr_irreversible": Column("float64", "LR", "Max LR, irreversible divergence only; where forks tell"),
+    "max_lr_irreversible_kind": Column("str", "", "as max_lr_kind"),
     "val_loss": Column("float64", "nats/token", "final validation loss, where the protocol measures it"),
     "steps": Column("Int64", "steps", "steps run"),
     "tokens": Column("Int64", "tokens", "tokens seen, by batch size and context"),
@@ -130,6 +136,11 @@ def _schedule(one: Reading) -> dict[str, Any]:
     return row | {"from_lr": math.nan, "peak_lr": schedule.lr, "slope": math.nan}
 
 
+def _counted(one: Reading, rule: Counting) -> dict[str, Any]:
+    found = one.counting(rule)
+    return {f"max_lr_{rule}": found and found.lr, f"max_lr_{rule}_kind": found and str(found.kind)}
+
+
 def _outcome(one: Reading) -> dict[str, Any]:
     if one.result is None or one.verdict is None:
         return {}
@@ -144,6 +155,8 @@ def _outcome(one: Reading) -> dict[str, Any]:
         "last_good_lr": one.verdict.last_good_lr,
         "max_lr": None if one.max_lr is None else one.max_lr.lr,
         "max_lr_kind": None if one.max_lr is None else str(one.max_lr.kind),
+        **_counted(one, Counting.DEGRADATION),
+        **_counted(one, Counting.IRREVERSIBLE),
         "val_loss": metrics.pop("val_loss", None),
         "steps": one.result.steps,
         "tokens": one.result.steps * one.planned.trial.tokens_per_step,

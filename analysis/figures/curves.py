@@ -222,7 +222,13 @@ def _frame(figure: Figure, panels: Sequence[Sequence[Axes]], traces: Sequence[Se
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=len(found), frameon=False)
+    figure.legend(
+        list(found.values()),
+        list(found),
+        loc="outside upper center",
+        ncols=min(len(found), 2 * len(panels[0])),
+        frameon=False,
+    )
 
 
 def _limits(traces: Sequence[Trace]) -> tuple[float, float]:

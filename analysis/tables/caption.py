@@ -43,7 +43,8 @@ def counting(rules: Collection[Counting]) -> list[str]:
     """What the columns beside the strict reading count."""
     words = {
         Counting.DEGRADATION: "modes 1+2+3: degradation counts too, from where a run falls behind, for good, the lower "
-        "envelope of its siblings at lower LR on the same data: its reference, to a tenth of the peak, and held forks.",
+        "envelope of its siblings at lower LR on the same data: its reference (to a tenth of the peak) or held forks, "
+        "as the sweep has them. It depends on them: more siblings find it earlier.",
         Counting.IRREVERSIBLE: "irreversible: of the strict events only those that a tenth of the LR does not undo: a "
         "fork from the end of the run stays above one from before the onset. > where it was undone: the run had been "
         "stopped at that LR.",

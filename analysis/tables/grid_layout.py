@@ -11,6 +11,7 @@ from analysis.tables import caption
 from analysis.tables.cells import axes_text, lacking, telling_axes
 from analysis.tables.grid import VALIDATION, GridCell, GridTable, Variant
 from analysis.tables.layout import Group, Table
+from keel_lab.detect.verdict import Mode
 from keel_lab.spec.label import label_text
 
 BEST, RESPONSE = "*", "with LR"
@@ -116,6 +117,7 @@ def _notes(table: GridTable) -> list[str]:
         f"Schedule: warm-up over {schedule.warmup_steps} of {schedule.steps} steps, then {decay}.",
         *_measure(table),
         *_response(table),
+        *behind(table.cells),
         *([caption.NOT_LEARNED] if any(cell.not_learned for cell in table.cells) else []),
         *edges(table.cells),
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
@@ -158,6 +160,18 @@ def _response(table: GridTable) -> list[str]:
         f"{RESPONSE}: whether each step up in LR improves or worsens the mean, a divergence being worse than any mean; "
         f"within noise: a step's {LEVEL:.0%} interval, over pairs of equal seeds, holds 0."
     ]
+
+
+def behind(cells: Sequence[GridCell]) -> list[str]:
+    """Which cells end above the lower envelope of the lower LRs, on the same data: no divergence of their own."""
+    found = []
+    for cell in cells:
+        slow = [one for one in cell.readings if one.degradation and one.degradation.mode is Mode.DEGRADATION]
+        if slow:
+            where = f"{cell.architecture}, {cell.blocks} blocks, LR {label_text(cell.lr)}"
+            found.append(f"{where}: {len(slow)} of {len(cell.readings)}")
+    told = "Degradation (mode 3), seeds that fell behind a lower LR on the same data for good: "
+    return [f"{told}{'; '.join(found)}."] if found else []
 
 
 def edges(cells: Sequence[GridCell]) -> list[str]:

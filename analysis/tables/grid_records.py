@@ -49,8 +49,10 @@ def _rest(table: GridTable, cell: GridCell) -> dict[str, Any]:
     return {
         "diverged": cell.diverged,
         "not_learned": cell.not_learned,
+        "degraded": sum(one.degradation is not None and one.degradation.mode == "degradation" for one in cell.readings),
         "failed": sum(one.state == "failed" for one in cell.readings),
         "not_run": sum(one.state == "not_run" for one in cell.readings),
+        "skipped": sum(one.state == "skipped" for one in cell.readings),
         "shape": schedule.shape,
         "steps": schedule.steps,
         "warmup_steps": schedule.warmup_steps,
