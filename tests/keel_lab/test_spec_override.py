@@ -112,11 +112,11 @@ def test_an_option_of_an_architecture_of_ones_own(read: Reader, good: str) -> No
         ("rmap.steps=3", "rmap", "did you mean ramp"),
         ("ramp.step=3", "ramp.step", "did you mean steps"),
         ("steps=3", "steps", "did you mean ramp.steps"),
-        ("name.first=x", "name.first", "it has no keys inside it"),
+        ("name.first=x", "name.first", "name has no keys inside it"),
         ("grid.seed=[0", "grid.seed", "no YAML"),
         ("ramp.steps=x", "ramp.steps", "found x (a string); must be an integer"),
         ("ramp.steps=", "ramp.steps", "found nothing; must be an integer"),
-        ("grid.init_seed=[0]", "grid.init_seed", "give it alone, or the two apart"),
+        ("grid.init_seed=[0]", "grid.init_seed", "give seed alone, or the two apart"),
     ],
 )
 def test_wrong_overrides_are_named_with_their_whole_text(
