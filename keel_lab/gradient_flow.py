@@ -29,7 +29,8 @@ STATE_GRAD = "state_grad"  # |gradient of the loss| at the stream that enters
 LARGEST_GAIN = "largest_gain"  # |gain| of a norm of the sub-layer; NaN without one
 SMALLEST_GAIN = "smallest_gain"
 # One value a part: embedding, each sub-layer, final norm, head.
-WEIGHT_GRAD = "weight_grad"  # |gradient of the loss|, before clipping
+WEIGHT_GRAD = "weight_grad"  # |gradient of the loss| at all of a part's parameters, before clipping
+MATRIX_GRAD = "matrix_grad"  # the same at its matrices alone, without gains and vectors
 WEIGHT_DRIFT = "weight_drift"  # |W - W0| / |W0| over a part's matrices; NaN for a part without any
 TINY_MOMENTS = "tiny_moments"  # share of Adam's sqrt(v), bias corrected, below eps; NaN before the first update
 
@@ -37,7 +38,7 @@ SUBLAYER_MEASURES = (
     *(STREAM_RMS, SKIP_RMS, BRANCH_RMS, SUM_RMS, COSINE, RADIAL, SKIP_PRODUCT, STATE_GRAD),
     *(LARGEST_GAIN, SMALLEST_GAIN),
 )
-PART_MEASURES = (WEIGHT_GRAD, WEIGHT_DRIFT, TINY_MOMENTS)
+PART_MEASURES = (WEIGHT_GRAD, MATRIX_GRAD, WEIGHT_DRIFT, TINY_MOMENTS)
 MEASURES = (*SUBLAYER_MEASURES, *PART_MEASURES)
 
 

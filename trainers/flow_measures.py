@@ -168,6 +168,7 @@ def _by_part(
     for part in parts(model).values():
         matrices = [one for one in part if one.ndim >= 2]
         found[names.WEIGHT_GRAD].append(math.hypot(*(float(seen.weight_grads[one].norm()) for one in part)))
+        found[names.MATRIX_GRAD].append(math.hypot(*(float(seen.weight_grads[one].norm()) for one in matrices)))
         moved = [float((one - first[one]).norm()) for one in matrices if first]
         size = [float(first[one].norm()) for one in matrices if first]
         drift = math.hypot(*moved) / math.hypot(*size) if first and matrices else 0.0 if matrices else _NONE

@@ -25,7 +25,8 @@ NOTES = (
     "gap = correlation x radial x rest: branch and stream that are not uncorrelated; the part of the gradient along a "
     "norm's output, which the norm removes; gains that are not 1 and tokens of unequal rms.",
     "whole: the gap of the product down to the embedding, whose weak rms the first norm lifts to 1.",
-    "grad norm: of all weights, before clipping. block 0, embedding: their shares of its square.",
+    "gradient: norm over all parameters, before clipping; block 0, embedding: their shares of its square; block 0 / "
+    "later: of the matrices alone, without gains, block 0's norm over the median of later blocks'.",
     "gains: the smallest and largest |gain| of any norm in a sub-layer. drift: |W - W0| / |W0| of a sub-layer. v < "
     "eps: share of a sub-layer's entries for which the root of Adam's second moment is below eps.",
 )
@@ -41,6 +42,9 @@ def record(probed: Probed, moment: Moment) -> dict[str, Any]:
     beyond = skip_product(flow, moment, trial.model.norm_eps, BEYOND if len(flow.normed) > BEYOND else 0)
     whole = skip_product(flow, moment, trial.model.norm_eps, 0)
     first = sum(squares[at] for name, at in parts.items() if name.startswith("block 0 "))
+    halves = [values[names.MATRIX_GRAD][at] for at in inner]
+    matrices = [math.hypot(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
+    later = _median(matrices[1:])
     return {
         "trial": probed.planned.name,
         "trial_id": trial.id,
@@ -63,6 +67,7 @@ def record(probed: Probed, moment: Moment) -> dict[str, Any]:
         "skip_whole_gap": whole.gap,
         "grad_norm": math.sqrt(total),
         "grad_share_block_0": first / total if total else math.nan,
+        "matrix_grad_block_0_to_later": matrices[0] / later if later > 0 else math.nan,
         "grad_share_embedding": squares[parts["embedding"]] / total if total else math.nan,
         "gain_smallest": min(_known(values[names.SMALLEST_GAIN]), default=math.nan),
         "gain_largest": max(_known(values[names.LARGEST_GAIN]), default=math.nan),
@@ -83,7 +88,7 @@ def layout(rows: Sequence[dict[str, Any]], title: str) -> Table:
         Group("skip-only gradient beyond block 0", ("measured", "predicted", "unit F", "gap")),
         Group("gap = product of", ("correlation", "radial", "rest")),
         Group("whole", ("gap",)),
-        Group("gradient", ("norm", "block 0", "embedding")),
+        Group("gradient", ("norm", "block 0", "embedding", "block 0 / later")),
         Group("weights", ("gains", "drift", "v < eps")),
     )
     return Table(title, ("trial", "width", "step"), groups, tuple(tuple(_words(row)) for row in rows), NOTES)
@@ -98,6 +103,7 @@ def _words(row: dict[str, Any]) -> Iterator[str]:
     yield _percent(row["skip_whole_gap"])
     yield _number(row["grad_norm"])
     yield from (_share(row[f"grad_share_{name}"]) for name in ("block_0", "embedding"))
+    yield _number(row["matrix_grad_block_0_to_later"])
     low, high = row["gain_smallest"], row["gain_largest"]
     yield "-" if math.isnan(high) else f"{_factor(low)} .. {_factor(high)}"
     yield _number(row["drift_median"])
