@@ -169,7 +169,14 @@ def test_a_stored_shard_with_other_bytes_is_not_trained_on(folder):
 
 
 def test_a_grid_trial_whose_result_was_lost_has_its_validation_loss_again(folder):
-    grid = ["protocol=grid", "ramp=null", "siblings=null", "schedule.steps=150", "grid.lr=[1e-2]", "grid.architecture=[pre_ln]"]
+    grid = [
+        "protocol=grid",
+        "ramp=null",
+        "siblings=null",
+        "schedule.steps=150",
+        "grid.lr=[1e-2]",
+        "grid.architecture=[pre_ln]",
+    ]
     first = keel_lab(folder, "run", "small.yaml", "--executor", "local", *grid)
     (curve,) = (folder / "store" / "trials").glob("*/curve.parquet")
     curve.unlink()
