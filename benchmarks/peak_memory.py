@@ -54,12 +54,12 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=2)
     asked = parser.parse_args()
     print(f"{asked.architecture}, width 64, 8 sequences of 128 tokens, 3 steps, {asked.cpus} threads: peak memory, GB")
-    print("blocks  sub-layers  without     with  ratio")
+    print("blocks  sub-layers  with  without  ratio")
     for blocks in asked.blocks:
-        plain = peak(asked.architecture, blocks, asked.cpus, checkpointed=False)
         saved = peak(asked.architecture, blocks, asked.cpus, checkpointed=True)
-        sizes = f"{plain / GB:7.2f}  {saved / GB:7.2f}  {saved / plain:5.2f}"
-        print(f"{blocks:6d}  {2 * blocks:10d}  {sizes}", flush=True)
+        print(f"{blocks:6d}  {2 * blocks:10d}  {saved / GB:4.2f}", end="", flush=True)
+        plain = peak(asked.architecture, blocks, asked.cpus, checkpointed=False)
+        print(f"  {plain / GB:7.2f}  {saved / plain:5.2f}", flush=True)
 
 
 if __name__ == "__main__":

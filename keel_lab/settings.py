@@ -165,9 +165,9 @@ class Resources(Settings):
     """What one trial occupies. Not part of a trial's id. `memory` is in bytes here, `2GiB` in the file.
 
     Attributes:
-        checkpoint_activations: each block keeps its input alone and is computed again for its gradients: memory for a
-            third more time, with the same numbers. A choice of the user's, since what pays depends on tokens, width,
-            depth and the machine together, and not on depth alone.
+        checkpoint_activations: each block keeps its input alone and is computed again for its gradients: less memory
+            for half again the time, with the same numbers. A choice of the user's, since what pays depends on tokens,
+            width, depth and the machine together, and not on depth alone.
     """
 
     cpus: Count = 1

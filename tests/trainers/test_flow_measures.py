@@ -62,6 +62,9 @@ def test_gradients_are_those_of_training(data: Path, architecture: str) -> None:
     assert moment.values[names.STATE_GRAD] == pytest.approx([one.grad.norm().item() for one in states[:-1]], rel=1e-5)
     total = math.hypot(*(parameter.grad.norm().item() for parameter in model.parameters()))
     assert math.hypot(*moment.values[names.WEIGHT_GRAD]) == pytest.approx(total, rel=1e-5)
+    matrices = math.hypot(*(parameter.grad.norm().item() for parameter in model.parameters() if parameter.ndim >= 2))
+    assert math.hypot(*moment.values[names.MATRIX_GRAD]) == pytest.approx(matrices, rel=1e-5)
+    assert matrices < total
 
 
 def test_pre_ln_passes_the_skip_gradient_on_as_it_is(data: Path) -> None:
