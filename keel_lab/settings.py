@@ -166,7 +166,7 @@ class Resources(Settings):
 
     Attributes:
         checkpoint_activations: each block keeps its input alone and is computed again for its gradients: less memory
-            for half again the time, with the same numbers. A choice of the user's, since what pays depends on tokens,
+            for a second forward pass, with the same numbers. A choice of the user's, since what pays depends on tokens,
             width, depth and the machine together, and not on depth alone.
     """
 

@@ -14,7 +14,7 @@ from keel_lab.detect.verdict import Mode, Status, Verdict
 from keel_lab.detect.whole import judge_whole
 
 CASES = load_cases()
-WITHIN = 15  # steps that the last good step may lie outside of where two people see it
+WITHIN = 15  # steps that the last good step may lie outside of where two labellers see it
 
 
 @pytest.fixture(scope="module")
