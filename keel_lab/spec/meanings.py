@@ -83,7 +83,7 @@ MEANINGS: Mapping[str, str] = {
     "resources.cpus": "CPU cores",
     "resources.gpus": "GPUs; a fraction shares one",
     "resources.memory": "main memory",
-    "resources.checkpoint_activations": "compute each block again for its gradients: less memory, a second forward pass, "
+    "resources.checkpoint_activations": "compute each block again for its gradients: less memory, two forward passes, "
     "the same numbers",
     "budget": "bounds on one run or resume of the sweep",
     "budget.max_concurrent": "trials at once",
