@@ -77,8 +77,8 @@ def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
         else "all its trials are part of the new one"
     )
     return (
-        f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and {kept}; "
-        "name=... keeps both apart"
+        f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
+        f"{kept}; name=... keeps both apart"
     )
 
 
