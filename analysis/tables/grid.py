@@ -124,7 +124,7 @@ def lr_response(cells: Sequence[GridCell], metric: Metric) -> Response:
 
 
 def sensitivity(cells: Sequence[GridCell]) -> Mean | None:
-    """The LR sensitivity of one variant, see `analysis.lr_sensitivity`; None without data, whose chance nobody knows."""
+    """The LR sensitivity of a variant, see `analysis.lr_sensitivity`; None without data, whose chance nobody knows."""
     data = cells[0].readings[0].planned.trial.data
     if data is None:
         return None
