@@ -48,7 +48,7 @@ class Session:
         self._mailbox = mailbox
         self._workdir = workdir
         self._started_at = time.time()
-        self._clock = time.perf_counter()
+        self._clock = self._began = time.perf_counter()
         self._checkpoint_at = self._clock + CHECKPOINT_EVERY
         self._saved_step = 0
         self._stored_step = 0
@@ -224,7 +224,9 @@ class Session:
             "host": socket.gethostname(),
             "attempt": self._task.attempt,
             "started_at": self._started_at,
-            "finished_at": time.time(),
+            "finished_at": self._started_at
+            + time.perf_counter()
+            - self._began,  # whatever the clock was set to meanwhile
             "seconds_per_step": statistics.median(seconds) if seconds else None,
         }
         return facts | ({"nonfinite_metrics": self._nonfinite} if self._nonfinite else {})
