@@ -21,6 +21,7 @@ class Task:
         attempt: 1 for the first.
         learn_by: see `keel_lab.detect.watch.Watch`.
         keep: steps after which a checkpoint is kept for forks to start from.
+        seconds: that this attempt may take; None for no bound.
     """
 
     trial: Trial
@@ -29,6 +30,7 @@ class Task:
     attempt: int = 1
     learn_by: int | None = None
     keep: tuple[int, ...] = ()
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Progress:
 
     Attributes:
         state: the detector's word now: `healthy`, `suspect`, `diverged`, ...
+        info: `host`, `pid`, on Ray `node`; now and then a `note`, a sentence for the user.
         points: some of the steps since the last batch: (step, Unix milliseconds, metric -> finite value).
     """
 

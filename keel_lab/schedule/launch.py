@@ -11,6 +11,7 @@ from pathlib import Path
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
+from keel_lab.errors import IncompleteError
 from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
@@ -24,7 +25,7 @@ from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget, Resources
 from keel_lab.store import lease
-from keel_lab.store.root import Root
+from keel_lab.store.root import Root, StorageError
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
@@ -108,9 +109,19 @@ def launch(
             proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
-                summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                try:
+                    summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                except StorageError as error:
+                    raise _left(error, sweep, interrupts) from error
         _finish(summary, sweep, tracker, reporting, show)
     return summary
+
+
+def _left(error: StorageError, sweep: StoredSweep, interrupts: Interrupts) -> IncompleteError:
+    """A run that its storage ended: what it had stored is there, and the rest can be run."""
+    left = IncompleteError(f"{error}\nwhat was stored is kept; go on with: keel-lab resume {sweep.name}")
+    left.exit_code = interrupts.exit_code or left.exit_code
+    return left
 
 
 def _budget(opened: OpenedSweep, options: LaunchOptions) -> Budget:

@@ -19,10 +19,16 @@ Point = tuple[int, int, dict[str, float]]
 
 
 class News:
-    """Thins a run's steps by their number, so that a resumed run repeats the same points, and posts them in batches."""
+    """Thins a run's steps by their number, so that a resumed run repeats the same points, and posts them in batches.
+
+    Attributes:
+        unigram_entropy: H1 in nats, once it is known.
+        note: a sentence for the user, sent with the next batch.
+    """
 
     def __init__(self, trial: Trial, mailbox: Mailbox, now: float) -> None:
         self.unigram_entropy: float | None = None
+        self.note = ""
         self._trial_id = trial.id
         self._mailbox = mailbox
         self._stride = stride(trial)
@@ -47,9 +53,10 @@ class News:
 
     def _send(self, state: str) -> None:
         assert self._last is not None
-        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), self._info)
+        info = self._info | ({"note": self.note} if self.note else {})
+        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), info)
         if self._mailbox.post(news):
-            self._points = []
+            self._points, self.note = [], ""
 
     def _metrics(self, step: Step) -> dict[str, float]:
         values = {"loss": step.loss, "lr": step.lr, "grad_norm": step.grad_norm}

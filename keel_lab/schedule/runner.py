@@ -80,7 +80,9 @@ class _Run:
         budget: Budget,
         interrupts: Interrupts,
     ) -> None:
-        self._sweep, self._root, self._trials = sweep, root, Trials(root)
+        self._sweep = sweep
+        self._root = root.patient(lambda text: self._audience.note(text), lambda: interrupts.received is not None)
+        self._trials = Trials(self._root)
         self._executor, self._proposer, self._budget, self._interrupts = executor, proposer, budget, interrupts
         self._audience = Audience(display, tracker, LiveSnapshot(root, sweep.name), self._trials.curve)
         self._deadline = time.monotonic() + (budget.wall_time or float("inf"))
@@ -176,11 +178,11 @@ class _Run:
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
         attempt = len(self._trials.attempts(trial.id)) + 1
-        siblings = self._sweep.siblings
-        by = learn_by(planned, self._settled, siblings)
-        keep = marks(trial, siblings) if planned.role is Role.TRIAL else ()
+        by = learn_by(planned, self._settled, self._sweep.siblings)
+        keep = marks(trial, self._sweep.siblings) if planned.role is Role.TRIAL else ()
         try:
-            self._executor.submit(Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep))
+            task = Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep, self._budget.trial_time)
+            self._executor.submit(task)
         except UsageError as error:
             if trial.resources == planned.trial.resources:
                 raise
@@ -214,7 +216,7 @@ class _Run:
                 f"{IN_A_ROW} trials in a row died on {failure.node or done.node}: it is set aside, the others go on"
             )
         number = self._trials.add_attempt(trial.id, failure)
-        again = self._retries.after(trial, failure)
+        again = self._retries.after(trial, failure, self._trials.checkpoint_step(trial.id))
         if self._reason:
             return  # left for resume
         if again is None:

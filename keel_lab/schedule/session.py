@@ -17,8 +17,9 @@ from keel_lab.curve import Curve, Step
 from keel_lab.detect.agreement import with_whole_curve
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.detect.watch import Watch
-from keel_lab.result import Outcome, TrialResult
+from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.schedule.executor import Task
+from keel_lab.schedule.limits import Limits
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
 from keel_lab.schedule.reporting import Resume
@@ -39,16 +40,18 @@ class Session:
     killed in between would otherwise resume behind its own end, with one update too many.
     """
 
-    def __init__(self, task: Task, root: Root, mailbox: Mailbox, workdir: Path) -> None:
+    def __init__(self, task: Task, root: Root, mailbox: Mailbox, workdir: Path, limits: Limits | None = None) -> None:
         self._task = task
+        self._limits = limits or Limits(task.seconds)
         self._root = root
         self._trials = Trials(root)
         self._mailbox = mailbox
         self._workdir = workdir
         self._started_at = time.time()
-        self._clock = time.perf_counter()
+        self._clock = self._began = time.perf_counter()
         self._checkpoint_at = self._clock + CHECKPOINT_EVERY
         self._saved_step = 0
+        self._stored_step = 0
         self._last_checkpoint: Path | None = None
         self._watch: Watch | None = None
         self._data: dict[str, float] = {}
@@ -120,7 +123,7 @@ class Session:
         self._news.step(step, watch.state, now)
         if not go_on:
             self._over = self._finished = True
-        elif self._mailbox.stop_requested:
+        elif self._mailbox.stop_requested or self._limits.reached:
             self._over = True
         return not self._over
 
@@ -169,6 +172,12 @@ class Session:
             learn_by=self._task.learn_by,
         )
 
+    def cut_short(self) -> Failure | None:
+        """What the attempt failed of if it was stopped by its limits, and not by the driver or its own end."""
+        if self._finished or self._mailbox.stop_requested or not self._limits.reached:
+            return None
+        return self._limits.failure(self._stored_step, socket.gethostname())
+
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
         self._trials.commit(result, self._curve)
@@ -182,7 +191,7 @@ class Session:
             stored = self._trials.checkpoint_before(trial.trunk.id, trial.schedule.at, into)
         if stored is None:
             return None, Curve()
-        self._saved_step = stored.step
+        self._saved_step = self._stored_step = stored.step
         return Resume(stored.step, stored.file), stored.curve.prefix(stored.step)
 
     def _start_watch(self) -> Watch:
@@ -203,8 +212,10 @@ class Session:
             self._trials.put_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
             if len(self._curve) in self._task.keep:
                 self._trials.keep_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
+            self._stored_step = len(self._curve)
         except (OSError, StorageError) as error:
-            logger.warning("checkpoint at step %d could not be stored: %s", len(self._curve), error)
+            self._news.note = f"checkpoint at step {len(self._curve)} could not be stored: {error}"
+            logger.warning(self._news.note)
 
     def _execution_facts(self) -> dict[str, Any]:
         seconds = [value for value in self._curve.seconds if value == value]
@@ -213,7 +224,9 @@ class Session:
             "host": socket.gethostname(),
             "attempt": self._task.attempt,
             "started_at": self._started_at,
-            "finished_at": time.time(),
+            "finished_at": self._started_at
+            + time.perf_counter()
+            - self._began,  # whatever the clock was set to meanwhile
             "seconds_per_step": statistics.median(seconds) if seconds else None,
         }
         return facts | ({"nonfinite_metrics": self._nonfinite} if self._nonfinite else {})

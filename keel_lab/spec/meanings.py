@@ -88,6 +88,7 @@ MEANINGS: Mapping[str, str] = {
     "budget": "bounds on one run or resume of the sweep",
     "budget.max_concurrent": "trials at once",
     "budget.wall_time": "time after which running trials checkpoint and stop",
+    "budget.trial_time": "time after which an attempt at a trial checkpoints and fails as a timeout; tried once more",
     "budget.max_failures": "failed trials after which no more are started",
     "budget.skip_above_divergence": "in a grid, run no LR above one at which an otherwise equal trial diverged",
     "budget.trials": "trials that one run or resume starts at most",
