@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -17,6 +18,7 @@ from keel_lab.trial import Trial
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 
 
@@ -39,9 +41,11 @@ class RayExecutor:
         self._closed = False
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
         self._refs: dict[Future[Any], Any] = {}  # Ray forgets a task whose reference is gone
+        self._news: list[Progress] = []
         self._hosts: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
+        self._slots, self._slots_until = 1, 0.0
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
@@ -54,7 +58,10 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """See `Executor.slots`; follows a cluster that grows or shrinks."""
-        return max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+        if time.monotonic() >= self._slots_until:
+            self._slots = max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+            self._slots_until = time.monotonic() + SLOTS_EVERY
+        return self._slots
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
@@ -88,6 +95,9 @@ class RayExecutor:
             return None
         del self._refs[future]
         error = future.exception()
+        if task.trial.id not in self._nodes and (error is not None or isinstance(future.result(), Failure)):
+            self._mailbox.catch_up(self._stop)
+            self._take_news()
         outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
         node = self._nodes.pop(task.trial.id, "")
         if isinstance(outcome, TrialResult):
@@ -97,10 +107,8 @@ class RayExecutor:
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
         self._mailbox.exchange(self._stop)
-        news = self._mailbox.take()
-        placed = [item for item in news if item.info.get("host")]
-        self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
-        self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
+        self._take_news()
+        news, self._news = self._news, []
         return news
 
     def request_stop(self) -> None:
@@ -120,6 +128,13 @@ class RayExecutor:
         if not self._closed:
             self._closed = True
             self._cluster.close()
+
+    def _take_news(self) -> None:
+        news = self._mailbox.take()
+        placed = [item for item in news if item.info.get("host")]
+        self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
+        self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
+        self._news += news
 
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()

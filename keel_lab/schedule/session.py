@@ -28,6 +28,7 @@ from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
 CHECKPOINT_EVERY = 30.0  # seconds
+BRIEF = 2.0  # seconds of an attempt, below which a power cut may cost it, but no sync may
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Session:
         self._mailbox = mailbox
         self._workdir = workdir
         self._started_at = time.time()
-        self._clock = time.perf_counter()
+        self._begun = self._clock = time.perf_counter()
         self._checkpoint_at = self._clock + CHECKPOINT_EVERY
         self._saved_step = 0
         self._last_checkpoint: Path | None = None
@@ -171,7 +172,8 @@ class Session:
 
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
-        self._trials.commit(result, self._curve)
+        lasted = time.perf_counter() - self._begun
+        self._trials.commit(result, self._curve, lasted > BRIEF)
         if self._last_checkpoint is not None:
             self._put_checkpoint(self._last_checkpoint)
 
