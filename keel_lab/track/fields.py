@@ -115,6 +115,7 @@ def _beside_tags(
     onset = "none" if beside.onset_step is None else str(beside.onset_step)
     max_lr = {"max_lr_with_degradation": words["max_lr"]} if "max_lr" in words else {}
     mode = "" if alone["mode"] == "none" else f" ({alone['mode']})"
+    note = f"{alone['mlflow.note.content']} Beside its siblings: {named(beside)} from step {onset}."
     return {
         "verdict": words["verdict"],
         "mode": words["mode"],
@@ -122,7 +123,7 @@ def _beside_tags(
         "detector": beside.detector,
         "verdict_alone": f"{alone['verdict']}{mode}",
         **max_lr,
-        "mlflow.note.content": f"{alone['mlflow.note.content']} Beside its siblings: {named(beside)} from step {onset}.",
+        "mlflow.note.content": note,
     }
 
 
