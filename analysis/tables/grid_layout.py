@@ -9,7 +9,7 @@ from analysis.means import Mean
 from analysis.metrics import LOSS, PERPLEXITY, Metric
 from analysis.tables import caption
 from analysis.tables.cells import axes_text, lacking, telling_axes
-from analysis.tables.grid import VALIDATION, GridCell, GridTable, Variant
+from analysis.tables.grid import VALIDATION, GridCell, GridTable, Variant, sensitivity
 from analysis.tables.layout import Group, Table
 from keel_lab.detect.verdict import Mode
 from keel_lab.spec.label import label_text
@@ -119,6 +119,7 @@ def _notes(table: GridTable) -> list[str]:
         *_response(table),
         *behind(table.cells),
         *([caption.NOT_LEARNED] if any(cell.not_learned for cell in table.cells) else []),
+        *_sensitivity(table),
         *edges(table.cells),
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
         *caption.setting(table.sweeps, readings),
@@ -160,6 +161,24 @@ def _response(table: GridTable) -> list[str]:
         f"{RESPONSE}: whether each step up in LR improves or worsens the mean, a divergence being worse than any mean; "
         f"within noise: a step's {LEVEL:.0%} interval, over pairs of equal seeds, holds 0."
     ]
+
+
+def _sensitivity(table: GridTable) -> list[str]:
+    found = [(variant, sensitivity(cells)) for variant, cells in table.variants.items()]
+    words = [f"{_called(table, variant)} {_number(VALIDATION, value)}" for variant, value in found if value is not None]
+    told = (
+        "LR sensitivity (Wortsman et al. 2023: the mean over these LRs of what the loss ends above its best, a "
+        "divergence counted as a uniform guess; nats, smaller is more robust; compare over the same LRs only): "
+    )
+    return [f"{told}{'; '.join(words)}."] if words else []
+
+
+def _called(table: GridTable, variant: Variant) -> str:
+    _, architecture, blocks, axes = variant
+    telling = telling_axes([cell.axes for cell in table.cells])
+    depth = f", {blocks} blocks" if len({cell.blocks for cell in table.cells}) > 1 else ""
+    words = axes_text(tuple(axis for axis in axes if axis[0] in telling))
+    return f"{architecture}{depth}{f', {words}' if words else ''}"
 
 
 def behind(cells: Sequence[GridCell]) -> list[str]:

@@ -21,6 +21,7 @@ ALIASES = {
 }
 FLAGS = ("skipped", "weights_finite")  # of keel_lab's own curves; used where every cell is a boolean
 _MISSING = ("", "na", "n/a", "null", "none")
+_LR_MONITOR = re.compile(r"lr-[A-Za-z]\w*(-\d+)?(/pg\d+)?")  # Lightning's LearningRateMonitor: lr-AdamW
 _SHOWN = 20
 
 
@@ -49,7 +50,8 @@ def find(table: Table, role: str, given: str | None) -> str | None:
     for alias in ALIASES[role]:
         if found := [name for name, words in plain.items() if words == _plain(alias)]:
             return _only(table, role, found)
-    return None
+    monitored = [name for name in plain if role == "lr" and _LR_MONITOR.fullmatch(name)]
+    return _only(table, role, monitored) if monitored else None
 
 
 def _plain(name: str) -> str:

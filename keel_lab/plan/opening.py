@@ -71,9 +71,14 @@ def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
         return None
     others = {planned.trial.id for planned in before.trials} - {planned.trial.id for planned in after.trials}
     what = "; ".join(Sweeps.difference(before.spec["document"], after.spec["document"])) or "its data or its defaults"
+    kept = (
+        f"{len(others)} of its trials, in storage, are no part of the new one"
+        if others
+        else "all its trials are part of the new one"
+    )
     return (
         f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
-        f"{len(others)} of its trials, in storage, are no part of the new one; name=... keeps both apart"
+        f"{kept}; name=... keeps both apart"
     )
 
 
