@@ -16,6 +16,7 @@ from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
@@ -163,9 +164,11 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     known = replace(sweep, trials=tuple(planned_trials))
     tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
-    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
+    beside = told_worse(sweep, stored, Sweeps(root))
+
+    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = trials.results([trial_id])[trial_id]
-        return result, result.verdict, trials.curve(trial_id)
+        return result, result.verdict, trials.curve(trial_id), beside.get(trial_id)
 
     tracker.deliver_missing(load, stored)
     return tracker

@@ -6,12 +6,13 @@ import signal
 import time
 from collections import deque
 
+from keel_lab.detect.verdict import Verdict
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
-from keel_lab.schedule.beside import judge_all
+from keel_lab.schedule.cell_verdicts import CellVerdicts
 from keel_lab.schedule.executor import Executor, Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
@@ -100,6 +101,7 @@ class _Run:
         self._interrupts.on_stop(self._executor.request_stop)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
+        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
         try:
             if self._interrupts.received is None:
                 self._preflight()
@@ -111,7 +113,8 @@ class _Run:
             if self._interrupts.received is None:
                 raise
             self._executor.close(now=True)
-        judge_all(self._sweep, self._settled, Sweeps(self._root), self._trials)
+        for judged in self._cells.finish():
+            self._beside(*judged)
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
@@ -125,6 +128,9 @@ class _Run:
             done = self._executor.next_done(POLL)
             if done is not None:
                 self._ended(done)
+            judged = self._cells.next()
+            if judged is not None:
+                self._beside(*judged)
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
@@ -173,7 +179,7 @@ class _Run:
             if settled is None:
                 return planned
             self._proposer.tell(planned, settled, settled.verdict)
-            self._audience.reused(planned, settled)
+            self._audience.reused(planned, settled, self._cells.of(planned))
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
@@ -207,6 +213,10 @@ class _Run:
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
+            self._cells.settled(planned)
+
+    def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
+        self._audience.judged(planned, self._settled[planned.trial.id], verdict)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial

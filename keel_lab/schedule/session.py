@@ -29,6 +29,7 @@ from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
 CHECKPOINT_EVERY = 30.0  # seconds
+BRIEF = 2.0  # seconds of an attempt, below which a power cut may cost it, but no sync may
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +181,8 @@ class Session:
 
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
-        self._trials.commit(result, self._curve)
+        lasted = time.perf_counter() - self._began
+        self._trials.commit(result, self._curve, lasted > BRIEF)
         if self._last_checkpoint is not None:
             self._put_checkpoint(self._last_checkpoint)
 

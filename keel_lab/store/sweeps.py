@@ -152,7 +152,7 @@ class Sweeps:
             merged = self.judgements(name, thresholds, detector) | new
             verdicts = {trial_id: verdict.to_json() for trial_id, verdict in merged.items()}
             document = {"detector": detector, "thresholds": thresholds.model_dump(mode="json"), "verdicts": verdicts}
-            self._root.write(self._judgements_path(name, thresholds, detector), dump(document, SCHEMA))
+            self._root.write(self._judgements_path(name, thresholds, detector), dump(document, SCHEMA, indent=None))
 
     def judgements(self, name: str, thresholds: Thresholds, detector: str = DETECTOR) -> dict[str, Verdict]:
         """The stored verdicts of a detector version under these thresholds, by trial id.

@@ -9,6 +9,7 @@ from typing import Any
 
 import keel_lab
 from keel_lab.curve import Curve
+from keel_lab.detect.agreement import named
 from keel_lab.detect.max_lr import MaxLRKind, max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
@@ -80,10 +81,14 @@ def tags(planned: PlannedTrial) -> dict[str, str]:
     }
 
 
-def final_tags(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> dict[str, str]:
-    """Tags set when a trial is recorded, and a sentence for the run's description."""
+def final_tags(
+    planned: PlannedTrial, result: TrialResult, verdict: Verdict, beside: Verdict | None = None
+) -> dict[str, str]:
+    """Tags set when a trial is recorded, and a sentence for the run's description.
+
+    Where a trial is told worse `beside` its siblings, that is its verdict here; params keep the one by itself.
+    """
     words = conclusion(planned, result, verdict)
-    mode = "" if verdict.mode is None else f" ({verdict.mode})"
     onset = "" if verdict.onset_step is None else f" from step {verdict.onset_step}"
     max_lr = f"; Max LR {words['max_lr']}" if "max_lr" in words else ""
     found = {
@@ -91,14 +96,35 @@ def final_tags(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> 
         "detector": verdict.detector,
         "onset_step": "none" if verdict.onset_step is None else str(verdict.onset_step),
         "mlflow.note.content": f"{planned.name}: {result.outcome} after {result.steps} steps; "
-        f"{verdict.status}{mode}{onset}{max_lr}.",
+        f"{named(verdict)}{onset}{max_lr}.",
     }
+    if beside is not None:
+        found |= _beside_tags(planned, result, beside, found)
     execution = {name: value for name, value in _flat(result.execution) if name not in RUN_TIMES}
     found |= {f"execution.{_key(name)}": text(value)[:TAG_LIMIT] for name, value in execution.items()}
     for name in ("torch_version", "torch", "versions.torch"):
         if name in execution:
             found["torch_version"] = text(execution[name])
     return found
+
+
+def _beside_tags(
+    planned: PlannedTrial, result: TrialResult, beside: Verdict, alone: Mapping[str, str]
+) -> dict[str, str]:
+    words = conclusion(planned, result, beside)
+    onset = "none" if beside.onset_step is None else str(beside.onset_step)
+    max_lr = {"max_lr_with_degradation": words["max_lr"]} if "max_lr" in words else {}
+    mode = "" if alone["mode"] == "none" else f" ({alone['mode']})"
+    note = f"{alone['mlflow.note.content']} Beside its siblings: {named(beside)} from step {onset}."
+    return {
+        "verdict": words["verdict"],
+        "mode": words["mode"],
+        "onset_step": onset,
+        "detector": beside.detector,
+        "verdict_alone": f"{alone['verdict']}{mode}",
+        **max_lr,
+        "mlflow.note.content": note,
+    }
 
 
 def failure_tags(planned: PlannedTrial, failure: Failure) -> dict[str, str]:

@@ -24,6 +24,7 @@ from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.track import fields, points
 from keel_lab.track.destination import shown
 from keel_lab.track.mirrored_run import MirroredRun
+from keel_lab.track.tracker import CurveSource
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -49,11 +50,13 @@ class Record:
     planned: PlannedTrial
     result: TrialResult
     verdict: Verdict
-    curve: Curve
+    curve: CurveSource
+    beside: Verdict | None = None
 
     def digest(self) -> str:
         """Changes when the result or the judgement does; the curve belongs to the result."""
-        told = json.dumps([self.result.to_json(), self.verdict.to_json()], sort_keys=True, default=str)
+        beside = [] if self.beside is None else [self.beside.to_json()]
+        told = json.dumps([self.result.to_json(), self.verdict.to_json(), *beside], sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
@@ -118,31 +121,32 @@ class Mirror:
     def record(self, record: Record, clock: Clock) -> None:
         """The whole truth about a trial: missing points, params, final metrics, tags, artifacts, status and times."""
         planned, result = record.planned, record.result
+        curve = record.curve if isinstance(record.curve, Curve) else record.curve()
         stopped = result.outcome is Outcome.STOPPED
         params, finals = fields.identity(planned), {}
         if not stopped:
             params |= fields.conclusion(planned, result, record.verdict)
-            finals = fields.finals(planned, result, record.verdict, record.curve)
+            finals = fields.finals(planned, result, record.verdict, curve)
         end = _milliseconds(result.execution.get("finished_at")) or _now()
         start = min(_milliseconds(result.execution.get("started_at")) or end, end)
         run = self._run(planned, params, finals, start)
-        batch = self._missing(run, record, clock, start, end)
+        batch = self._missing(run, record, curve, clock, start, end)
         batch += [(key, value, end, 0) for key, value in finals.items() if key not in run.latest]
-        tags = {"outcome": "stopped"} if stopped else fields.final_tags(planned, result, record.verdict)
+        tags = {"outcome": "stopped"} if stopped else fields.final_tags(planned, result, record.verdict, record.beside)
         self._write(run, batch, {key: value for key, value in params.items() if key not in run.params}, tags)
         run.params |= params
         run.latest |= finals
         if not stopped:
-            evidence = json.dumps(
-                fields.json_ready({**result.to_json(), "verdict": record.verdict.to_json()}), indent=1
-            )
-            self._artifacts(run, {"curve.parquet": record.curve.to_parquet(), "evidence.json": evidence.encode()})
+            told = {**result.to_json(), "verdict": record.verdict.to_json()}
+            told |= {} if record.beside is None else {"beside_siblings": record.beside.to_json()}
+            evidence = json.dumps(fields.json_ready(told), indent=1)
+            self._artifacts(run, {"curve.parquet": curve.to_parquet(), "evidence.json": evidence.encode()})
         self._client.set_terminated(run.id, STATUS[result.outcome], end_time=end)
 
     def _missing(
-        self, run: MirroredRun, record: Record, clock: Clock, start: int, end: int
+        self, run: MirroredRun, record: Record, curve: Curve, clock: Clock, start: int, end: int
     ) -> list[tuple[str, float, int, int]]:
-        verdict, curve = record.verdict, record.curve
+        verdict = record.verdict
         every = points.stride(record.planned.trial)
         keep = {verdict.onset_step, curve.steps[-1].step if len(curve) else None}
         moments = points.times(curve, start, end)

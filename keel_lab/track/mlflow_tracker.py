@@ -21,10 +21,14 @@ from keel_lab.spec.writing import to_yaml
 from keel_lab.track.destination import artifact_location, checked_uri, experiment_url, shown, ui_command
 from keel_lab.track.mirror import Mirror, Record
 from keel_lab.track.outbox import Outbox
+from keel_lab.track.tracker import CurveSource
 from keel_lab.track.writer import Cursor, Writer
 
 NOTE_LIMIT = 5000  # characters of an experiment's description that MLflow accepts
 GRACE_AWAY = 5.0  # seconds that `close` gives a server which is known to be away
+
+
+Stored = tuple[TrialResult, Verdict, Curve] | tuple[TrialResult, Verdict, Curve, Verdict | None]
 
 
 class Sweep(Protocol):
@@ -86,21 +90,28 @@ class MlflowTracker:
             if progress.points and progress.trial_id in self._planned:
                 self._outbox.put_live(progress.trial_id, progress.points)
 
-    def record(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> None:
-        """See `Tracker.record`. A new judgement replaces the run, because params cannot change."""
+    def record(
+        self,
+        planned: PlannedTrial,
+        result: TrialResult,
+        verdict: Verdict,
+        curve: CurveSource,
+        beside: Verdict | None = None,
+    ) -> None:
+        """See `Tracker.record`. A new judgement replaces the run, because params cannot change; `beside` is in tags."""
         self._planned[planned.trial.id] = planned
-        self._outbox.put_record(planned.trial.id, Record(planned, result, verdict, curve))
+        self._outbox.put_record(planned.trial.id, Record(planned, result, verdict, curve, beside))
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """See `Tracker.failed`."""
         self._planned[planned.trial.id] = planned
         self._outbox.put_fail(planned.trial.id, failure)
 
-    def deliver_missing(self, load: Callable[[str], tuple[TrialResult, Verdict, Curve]], done: Iterable[str]) -> None:
+    def deliver_missing(self, load: Callable[[str], Stored], done: Iterable[str]) -> None:
         """Delivers what earlier drivers could not, and lets long outages be caught up from storage.
 
         Args:
-            load: reads a trial back by id; called in the writer's thread.
+            load: reads a trial back by id, as `record` takes it; called in the writer's thread.
             done: ids of the sweep's trials in storage; those in the cursor are not read.
         """
 
