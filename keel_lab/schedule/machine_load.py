@@ -7,6 +7,10 @@ MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL seconds. They are of the whole machine, 
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import Any
+
+from keel_lab.track.writer import import_mlflow
 
 SWITCH = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 INTERVAL = "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
@@ -26,11 +30,9 @@ class MachineLoad:
     """
 
     def __init__(self, now: float) -> None:
-        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-
-        self._monitor = SystemMetricsMonitor(
-            run_id="", tracking_uri=""
-        )  # never started: we ask, and deliver, ourselves
+        import_mlflow()
+        monitoring: Any = import_module("mlflow.system_metrics.system_metrics_monitor")  # which has no types
+        self._monitor = monitoring.SystemMetricsMonitor(run_id="", tracking_uri="")  # not started: we ask and deliver
         self._every = float(os.environ.get(INTERVAL) or self._monitor.sampling_interval)
         self._due = now
 
