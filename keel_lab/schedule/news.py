@@ -9,6 +9,7 @@ import time
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.machine_load import MachineLoad, wanted
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -35,6 +36,7 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
+        self._load = MachineLoad(now) if wanted() else None
         self._info = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:
@@ -43,6 +45,8 @@ class News:
         if step.step % self._stride == 0:
             self._points.append((step.step, time.time_ns() // 1_000_000, self._metrics(step)))
         if now >= self._due:
+            if self._load is not None and (values := self._load.sample(now)):
+                self._points.append((step.step, time.time_ns() // 1_000_000, values))
             self._send(state)
             self._due = now + BATCH_EVERY
 

@@ -22,6 +22,7 @@ from keel_lab.schedule.executor import Task
 from keel_lab.schedule.limits import Limits
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
+from keel_lab.schedule.provenance import provenance
 from keel_lab.schedule.reporting import Resume
 from keel_lab.schedule.settled import outcome_of
 from keel_lab.settings import ForkSchedule
@@ -222,6 +223,7 @@ class Session:
     def _execution_facts(self) -> dict[str, Any]:
         seconds = [value for value in self._curve.seconds if value == value]
         facts = {
+            **provenance(),
             **self._execution,
             "host": socket.gethostname(),
             "attempt": self._task.attempt,
