@@ -63,9 +63,7 @@ class Points:
     def _cells(self, axes: Sequence[Axis]) -> Iterator[SearchCell]:
         several = [axis for axis in axes if len(axis.values) > 1]
         if self.search.per == ALL:
-            joint = tuple(
-                Parameter(axis.key, axis.key.split(".")[-1], Domain("choice", values=axis.values)) for axis in several
-            )
+            joint = joint_parameters(self._spec)
             fixed = {axis.key: axis.values[0] for axis in axes if axis not in several}
             names = "|".join(str(name) for axis in axes if axis.key == "architecture" for name in axis.values)
             depths = "|".join(str(blocks) for axis in axes if axis.key == "blocks" for blocks in axis.values)
@@ -162,6 +160,17 @@ class Points:
                 f"{found[1]['model.width']}, gives {found[0]:,}: more than a tenth off; change it, or model.heads"
             )
         return found[1]
+
+
+def joint_parameters(spec: SweepSpec) -> tuple[Parameter, ...]:
+    """The axes of the grid that a sweep searches jointly, as parameters."""
+    assert spec.search is not None
+    several = [axis for axis in spec.axes if axis.key not in SEEDS and len(axis.values) > 1]
+    return tuple(
+        Parameter(axis.key, axis.key.split(".")[-1], Domain("choice", values=axis.values))
+        for axis in several
+        if spec.search.per == ALL
+    )
 
 
 def from_file(domain: Domain, value: Any, sublayers: int) -> Any:

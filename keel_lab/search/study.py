@@ -16,6 +16,7 @@ from keel_lab.search import samplers, space
 from keel_lab.search.cells import Points, SearchCell
 from keel_lab.search.telling import Told
 from keel_lab.spec.label import label_text
+from keel_lab.spec.search import Parameter
 from keel_lab.store.points import Point, State
 
 if TYPE_CHECKING:
@@ -142,24 +143,7 @@ class Study:
 
     def frozen(self, point: Point) -> optuna.trial.FrozenTrial:
         """A stored point as Optuna's trial."""
-        import optuna
-
-        sublayers = self._points.sublayers(self.cell, point.drawn)
-        parameters = {one.name: one for one in self._points.parameters(self.cell, point.drawn)}
-        distributions = {name: space.distribution(parameters[name].domain, sublayers) for name in point.drawn}
-        one_objective = len(self._search.objectives) == 1
-        values = list(point.told) if point.told is not None else None
-        if point.state is State.PRUNED and point.rungs:
-            values = [point.rungs[max(point.rungs)]]  # as `Study.tell` gives it
-        return optuna.trial.create_trial(
-            state=_state(point.state),
-            values=values,
-            params={name: space.stored(point.drawn[name]) for name in point.drawn},
-            distributions=distributions,
-            user_attrs={**point.facts, "values": {key: _text(value) for key, value in point.values.items()}},
-            system_attrs=dict(point.system),
-            intermediate_values=dict(point.rungs) if one_objective else {},
-        )
+        return frozen(point, {one.name: one for one in (*self.cell.joint, *self._search.space)})
 
     def _most(self) -> int:
         """As many points as a grid has; without end for other samplers."""
@@ -200,6 +184,30 @@ class Study:
 
     def _system(self, number: int) -> dict[str, Any]:
         return dict(self._storage.get_trial_system_attrs(self._trial_id(number)))
+
+
+def frozen(point: Point, parameters: Mapping[str, Parameter]) -> optuna.trial.FrozenTrial:
+    """A stored point as Optuna's trial.
+
+    Args:
+        point: the point.
+        parameters: of its search, by name.
+    """
+    import optuna
+
+    sublayers = point.trials[0].trial.sublayers
+    values = list(point.told) if point.told is not None else None
+    if point.state is State.PRUNED and point.rungs:
+        values = [point.rungs[max(point.rungs)]]  # as `Study.tell` gives it
+    return optuna.trial.create_trial(
+        state=_state(point.state),
+        values=values,
+        params={name: space.stored(value) for name, value in point.drawn.items()},
+        distributions={name: space.distribution(parameters[name].domain, sublayers) for name in point.drawn},
+        user_attrs={**point.facts, "values": {key: _text(value) for key, value in point.values.items()}},
+        system_attrs=dict(point.system),
+        intermediate_values=dict(point.rungs) if point.constraint is None else {},
+    )
 
 
 def _state(state: State) -> optuna.trial.TrialState:

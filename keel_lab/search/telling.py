@@ -95,14 +95,19 @@ def _value(objective: Objective, runs: Sequence[Run], search: SearchSpec) -> tup
         return _max_lr(runs)
     if any(run.diverged for run in runs) and objective.name != "cost":
         return None, {}
-    found = [_of_run(objective, run, search) for run in runs]
+    found = [value_of(objective, run, search) for run in runs]
     known = [value for value in found if value is not None]
     if len(known) < len(found):
         return None, {"why": f"{objective.name} not reached"}
     return sum(known) / len(known), {}
 
 
-def _of_run(objective: Objective, run: Run, search: SearchSpec) -> float | None:
+def value_of(objective: Objective, run: Run, search: SearchSpec) -> float | None:
+    """The value of an objective, other than max_lr, for one run that did not diverge; None if it has none.
+
+    Raises:
+        UsageError: if the run did not report it.
+    """
     if objective.name == "final_loss":
         rungs = _rungs(run, search)
         return rungs[max(rungs)] if rungs else None

@@ -217,7 +217,9 @@ class Reading:
         given = self.entries.get("search")
         if self.protocol == "search" and self._protocol_is_known():
             if given is None or given.value is None:
-                allowed = "required by protocol search: search: {space: {lr: {log_uniform: [1e-4, 1e-1]}}, objectives: val_loss}"
+                allowed = (
+                    "required by protocol search: {space: {lr: {log_uniform: [1e-4, 1e-1]}}, objectives: val_loss}"
+                )
                 self._refuse(given or self.root, "search", "nothing", allowed)
                 return None
             node = self._section("search")
