@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -52,6 +52,8 @@ class RayExecutor:
         self._news: list[Progress] = []
         self._avoided: set[str] = set()
         self._slots, self._slots_until = 1, 0.0
+        self._halted: set[str] = set()
+        self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
@@ -99,7 +101,7 @@ class RayExecutor:
         """
         if self._lost:
             return self._lost.popleft()
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         self._end_overdue()
         try:
             task, future = self._done.get(timeout=timeout)
@@ -111,16 +113,20 @@ class RayExecutor:
             return self._lost.popleft()
         outcome = future.result() if error is None else error
         if task.trial.id not in self._nodes and not isinstance(outcome, TrialResult):
-            self._mailbox.catch_up(self._stop)
+            self._mailbox.catch_up(self._stop, frozenset(self._halted))
             self._take_news()
         return self._finished(task, outcome)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         self._take_news()
         news, self._news = self._news, []
         return news
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
@@ -153,6 +159,7 @@ class RayExecutor:
 
     def _finished(self, task: Task, outcome: TrialResult | Failure | BaseException) -> Finished:
         trial_id = task.trial.id
+        self._halted.discard(trial_id)
         for facts in (self._flight, self._begun):
             facts.pop(trial_id, None)
         host, node = self._hosts.pop(trial_id, ""), self._nodes.pop(trial_id, "")
@@ -212,6 +219,7 @@ class RayExecutor:
                 self._hosts[item.trial_id] = str(item.info["host"])
                 self._nodes[item.trial_id] = str(item.info.get("node", "")) or self._nodes.get(item.trial_id, "")
                 self._begun.setdefault(item.trial_id, now)
+            self._halted.update(self._hear(item))
         self._news += news
 
     def _check(self, resources: Resources) -> None:
