@@ -6,6 +6,8 @@ import math
 import os
 import socket
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
@@ -29,7 +31,7 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
-        self._info = {"host": socket.gethostname(), "pid": os.getpid()}
+        self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:
         """Takes a step; sends what there is when a batch is due."""
@@ -39,6 +41,11 @@ class News:
         if now >= self._due:
             self._send(state)
             self._due = now + BATCH_EVERY
+
+    def rungs(self, rungs: Sequence[tuple[int, float]]) -> None:
+        """The losses, by step, at the marks reached so far; all of them go with each batch from here on."""
+        self._info = {**self._info, "rungs": [list(one) for one in rungs]}
+        self._due = -math.inf
 
     def close(self, state: str) -> None:
         """Sends what is left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -42,6 +42,8 @@ class RayExecutor:
         self._hosts: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
+        self._halted: set[str] = set()
+        self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
@@ -81,12 +83,13 @@ class RayExecutor:
 
     def next_done(self, timeout: float) -> Finished | None:
         """See `Executor.next_done`."""
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         try:
             task, future = self._done.get(timeout=timeout)
         except queue.Empty:
             return None
         del self._refs[future]
+        self._halted.discard(task.trial.id)
         error = future.exception()
         outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
         node = self._nodes.pop(task.trial.id, "")
@@ -96,12 +99,18 @@ class RayExecutor:
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         news = self._mailbox.take()
         placed = [item for item in news if item.info.get("host")]
         self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
         self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
+        for item in news:
+            self._halted.update(self._hear(item))
         return news
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""

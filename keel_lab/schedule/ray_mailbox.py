@@ -21,15 +21,16 @@ class Box:
     def __init__(self) -> None:
         self._news: list[Progress] = []
         self._stop = False
+        self._halted: frozenset[str] = frozenset()
 
     def post(self, news: Progress) -> bool:
         """Takes news; says whether to stop."""
         self._news.append(news)
-        return self._stop
+        return self._stop or news.trial_id in self._halted
 
-    def drain(self, stop: bool) -> list[Progress]:
-        """All news since the last call; sets the flag. It comes with every call, so a restarted actor knows it."""
-        self._stop = stop
+    def drain(self, stop: bool, halted: frozenset[str]) -> list[Progress]:
+        """All news since the last call; sets who is to stop. It comes with every call, so a restarted actor knows."""
+        self._stop, self._halted = stop, halted
         news, self._news = self._news, []
         return news
 
@@ -95,7 +96,7 @@ class DriverMailbox:
         """A fresh end for one trial."""
         return RayMailbox(self._box)
 
-    def exchange(self, stop: bool) -> None:
+    def exchange(self, stop: bool, halted: frozenset[str] = frozenset()) -> None:
         """Takes in the reply to the last request, if it is there, and sends the next one."""
         import ray
 
@@ -107,7 +108,7 @@ class DriverMailbox:
                 self._news += ray.get(self._pending)
             except ray.exceptions.RayError as error:
                 logger.warning("live news were lost: %s", error)
-        self._pending = self._box.drain.remote(stop)
+        self._pending = self._box.drain.remote(stop, halted)
 
     def take(self) -> Sequence[Progress]:
         """News that have arrived."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
+from functools import partial
 
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
@@ -19,7 +20,7 @@ from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
-from keel_lab.schedule.settled import learn_by, settled_results
+from keel_lab.schedule.settled import learn_by, settle, settled_results
 from keel_lab.schedule.shapes import one_of_each_shape
 from keel_lab.schedule.summary import RunSummary, summarise
 from keel_lab.settings import Budget
@@ -96,6 +97,7 @@ class _Run:
 
     def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
+        self._executor.listen(self._proposer.hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
         try:
@@ -109,6 +111,8 @@ class _Run:
             if self._interrupts.received is None:
                 raise
             self._executor.close(now=True)
+        if points := self._proposer.points():
+            self._sweep = self._sweep.with_points(points)
         judge_all(self._sweep, self._settled, Sweeps(self._root), self._trials)
         return self._summary()
 
@@ -127,7 +131,7 @@ class _Run:
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
         left = [planned.trial for planned in self._sweep.trials if planned.trial.id not in self._settled]
-        problems = self._executor.preflight(one_of_each_shape(left))
+        problems = self._executor.preflight(one_of_each_shape([*left, *self._proposer.samples()]))
         if problems:
             raise UsageError("\n".join(dict.fromkeys(problems)))
 
@@ -167,11 +171,25 @@ class _Run:
             planned = self._proposer.ask()
             if planned is None:
                 return None
-            settled = self._settled.get(planned.trial.id)
+            settled = self._settled.get(planned.trial.id) or self._found(planned)
             if settled is None:
                 return planned
             self._proposer.tell(planned, settled, settled.verdict)
             self._audience.reused(planned, settled)
+
+    def _found(self, planned: PlannedTrial) -> TrialResult | None:
+        """The result, if storage has it, of a trial that was not planned when the run began."""
+        trial_id = planned.trial.id
+        if trial_id in self._known:
+            return None
+        stored = self._trials.result(trial_id)
+        result = settle(planned.trial, stored, partial(self._trials.curve, trial_id), self._sweep.thresholds)
+        if result is not None:
+            self._settled[trial_id] = result
+            self._reused |= {trial_id}
+            self._known.add(trial_id)
+            self._audience.joined(planned)
+        return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
@@ -180,7 +198,9 @@ class _Run:
         by = learn_by(planned, self._settled, siblings)
         keep = marks(trial, siblings) if planned.role is Role.TRIAL else ()
         try:
-            self._executor.submit(Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep))
+            self._executor.submit(
+                Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep, self._sweep.rungs)
+            )
         except UsageError as error:
             if trial.resources == planned.trial.resources:
                 raise
@@ -205,6 +225,8 @@ class _Run:
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
+        else:
+            self._proposer.stopped(planned)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
@@ -244,4 +266,5 @@ class _Run:
             reason=reason,
             signalled=self._interrupts.exit_code,
             warnings=tuple(self._audience.warnings.values()),
+            unasked=self._proposer.left(),
         )

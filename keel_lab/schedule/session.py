@@ -23,6 +23,7 @@ from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
 from keel_lab.schedule.reporting import Resume
 from keel_lab.schedule.settled import outcome_of
+from keel_lab.search.rungs import rung_losses, rung_steps
 from keel_lab.settings import ForkSchedule
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
@@ -59,6 +60,7 @@ class Session:
         self._finished = False
         self._resume, self._curve = self._stored_checkpoint()
         self._news = News(task.trial, mailbox, self._clock)
+        self._marks = frozenset(rung_steps(task.trial.schedule.steps, task.rungs)) if task.rungs else frozenset()
 
     @property
     def resume(self) -> Resume | None:
@@ -117,6 +119,8 @@ class Session:
         self._curve.append(step, seconds if seconds == seconds else now - self._clock)
         self._clock = now
         go_on = watch.update(step)
+        if step.step in self._marks:
+            self._say_rungs()
         self._news.step(step, watch.state, now)
         if not go_on:
             self._over = self._finished = True
@@ -195,8 +199,16 @@ class Session:
                 self._curve = self._curve.prefix(step.step)
                 self._over = self._finished = True
                 break
+        if self._marks and len(self._curve):
+            self._say_rungs()
         self._clock = time.perf_counter()
         return watch
+
+    def _say_rungs(self) -> None:
+        """The losses at the marks so far go out with the next news, at once."""
+        trial, entropy = self._task.trial, self._data.get("unigram_entropy")
+        losses = rung_losses(self._curve.steps, trial, self._task.rungs, entropy)
+        self._news.rungs([(tokens // trial.tokens_per_step, loss) for tokens, loss in losses.items()])
 
     def _put_checkpoint(self, path: Path) -> None:
         try:

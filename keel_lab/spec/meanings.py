@@ -8,7 +8,8 @@ MEANINGS: Mapping[str, str] = {
     "schema": "version of this file's format",
     "name": "of the sweep: its folder in storage and its MLflow experiment",
     "question": "what the sweep asks, in a sentence",
-    "protocol": "ramp: the LR rises until training diverges; grid: every combination of LRs with a schedule",
+    "protocol": "ramp: the LR rises until training diverges; grid: every combination of LRs with a schedule; "
+    "search: Optuna looks for the best point of a space",
     "trainer": "a module of your own that trains instead of ours: preflight(trial), run(trial, workdir, report)",
     "grid": "the axes: every combination is trained",
     "grid.architecture": "names of architectures, or package.module:Name of your own",
@@ -73,6 +74,21 @@ MEANINGS: Mapping[str, str] = {
     "schedule.warmup": "length of the warm-up as a share of steps, instead of warmup_steps",
     "schedule.final_lr": "LR at the end of a cosine",
     "schedule.validation_sequences": "held-out sequences that the final validation loss is the mean of",
+    "search": "what protocol search varies, and for what",
+    "search.space": "the parameters: any key, with {uniform: [lo, hi]}, {log_uniform: [lo, hi]}, {choice: [...]} or, "
+    "for alpha and its like, {power_of_L: [lo, hi]}; those of one architecture under per_architecture: {NAME: {...}}",
+    "search.objectives": "val_loss, final_loss, max_lr, tokens_to_loss, cost or any metric that trials report, each "
+    "with minimize or maximize; one or several",
+    "search.per": "cell: each cell of the grid is searched by itself; all: the grid's axes are searched jointly",
+    "search.sampler": "by Optuna's name: auto, tpe, gp, cma-es, nsga2, random, grid; or {name: tpe, OPTION: value}",
+    "search.seed": "of the sampler",
+    "search.pruner": "by Optuna's name: none, median, percentile, successive_halving, hyperband, threshold; or with "
+    "options",
+    "search.rungs": "how many times on its way a trial's loss is noted, and may be pruned",
+    "search.points": "how many points each search asks",
+    "search.remeasure": "so many of the best points are trained again, with so many fresh seeds",
+    "search.warm_start": "points to begin with: as given, or the best of another sweep: {from: SWEEP, best: 5}",
+    "search.parameters": "the width follows from the depth, so that the model has about so many parameters",
     "siblings": "the runs beside each ramp that its verdict is judged with",
     "siblings.reference": "the same ramp to a tenth of the peak, run first; for modes 1+2+3",
     "siblings.holds": "forks that hold the LR at so many levels passed on the way",
