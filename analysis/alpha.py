@@ -1,4 +1,4 @@
-"""What alpha does, from stored sweeps over it: a table by alpha, one by shape, and a figure.
+"""What alpha does, from stored sweeps over it: tables by alpha, by shape and by axis, and a figure.
 
 Run: python -m analysis.alpha SWEEP... [--storage URI] [--format text|md|csv|json] [--figure FILE.png]
 
@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.alpha_moves import moves
 from analysis.branch_strength import AlphaLine, lines
 from analysis.readings import open_root, read
+from analysis.tables import best_alpha
 from analysis.tables import branch_strength as tables
 from analysis.tables.caption import progress
 from analysis.tables.layout import to_markdown, to_text
@@ -56,7 +58,11 @@ def build(names: Sequence[str], storage: Root | Path | str | None = None, format
         writer.writerows(rows)
         return text.getvalue()
     titled = ", ".join(names)
-    made = [tables.by_alpha(found, titled), tables.by_shape(found, titled)]
+    made = [
+        tables.by_alpha(found, titled),
+        best_alpha.by_shape(found, titled),
+        best_alpha.by_axis(moves(found), titled),
+    ]
     write = to_text if format == "text" else to_markdown
     return "\n".join([*ahead, *(write(table) for table in made if table is not None)])
 

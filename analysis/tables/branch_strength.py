@@ -1,4 +1,4 @@
-"""The tables over alpha: a row an alpha in units of L, and a row a shape with its best alpha."""
+"""The table over alpha, a row an alpha in units of L, and its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from analysis.tables.layout import Group, Table
 from keel_lab.spec.label import label_text
 
 _BRACKETS = f"[{LEVEL:.0%} interval]"
-_SHAPE = ("best alpha", "alpha / L", "loss there", "not told apart from it", "each seed's best")
 _LOSS, _BEHIND = f"loss at best LR {_BRACKETS}", f"above alpha=L {_BRACKETS}"
 
 
@@ -39,8 +38,8 @@ def by_alpha(lines: Sequence[AlphaLine], names: str) -> Table:
         rows=tuple(
             (
                 row.trial.architecture,
-                *((_axes(line.axes, telling),) if telling else ()),
-                _label(row),
+                *((words_of(line.axes, telling),) if telling else ()),
+                label(row),
                 notation.digits(row.units),
                 *(_ramp(row) if ramped else ()),
                 *(_grid(row, _reference(lines, line)) if gridded else ()),
@@ -50,29 +49,6 @@ def by_alpha(lines: Sequence[AlphaLine], names: str) -> Table:
             for row in line.rows
         ),
         notes=tuple(_notes(rows, ramped, gridded, probed)),
-    )
-
-
-def by_shape(lines: Sequence[AlphaLine], names: str) -> Table | None:
-    """A row an architecture and shape: its best alpha, and which others are not told apart from it."""
-    told = [line for line in lines if line.best is not None and len(line.rows) > 1]
-    if not told:
-        return None
-    telling = telling_axes([line.axes for line in lines])
-    return Table(
-        title=f"Best alpha by final loss: {names}",
-        stub=("architecture", *(("axes",) if telling else ())),
-        groups=(
-            Group("", ("best alpha", "in units of L", "loss there", "not told apart from it", "each seed's best")),
-        ),
-        rows=tuple(
-            (line.architecture, *((_axes(line.axes, telling),) if telling else ()), *_best(line)) for line in told
-        ),
-        notes=(
-            f"Best by the mean loss over seeds, each alpha at its own best LR. Not told apart: the {LEVEL:.0%} "
-            "interval of the paired difference from the best holds 0 (or no interval can be had). The smallest of "
-            "several noisy means flatters itself; read the alphas beside it.",
-        ),
     )
 
 
@@ -118,11 +94,13 @@ def _reference(lines: Sequence[AlphaLine], line: AlphaLine) -> AlphaRow | None:
     return next((row for one in same for row in one.rows if math.isclose(row.units, 1) and row.losses), None)
 
 
-def _axes(axes: Axes, telling: set[str]) -> str:
+def words_of(axes: Axes, telling: set[str]) -> str:
+    """The axes that tell rows apart; - without any."""
     return axes_text(tuple(axis for axis in axes if axis[0] in telling)) or "-"
 
 
-def _label(row: AlphaRow) -> str:
+def label(row: AlphaRow) -> str:
+    """Its alpha, or c, as the sweep has it."""
     return row.label if "alpha" in row.trial.options else f"c = {row.label}"
 
 
@@ -137,7 +115,7 @@ def _grid(row: AlphaRow, reference: AlphaRow | None) -> tuple[str, ...]:
     if row.best is None:
         return "-", _lost(row), "-"
     above = "-" if reference is None else "0" if row is reference else _signed(difference(row, reference))
-    return f"{row.edge}{notation.reading(row.best.lr)}", f"{_number(loss(row))}{_lost(row)}", above
+    return f"{row.edge}{notation.reading(row.best.lr)}", f"{number(loss(row))}{_lost(row)}", above
 
 
 def _lost(row: AlphaRow) -> str:
@@ -158,22 +136,8 @@ def _strengths(row: AlphaRow) -> tuple[float | None, float | None]:
     return found.get(0), found.get(steps)
 
 
-def _best(line: AlphaLine) -> tuple[str, ...]:
-    best = line.best
-    assert best is not None
-    others = [_label(row) for row in line.alike() if row is not best]
-    seeds = [_label(row) for row in line.of_seeds().values()]
-    ends = {id(line.rows[0]): "<= ", id(line.rows[-1]): ">= "}
-    return (
-        f"{ends.get(id(best), '')}{_label(best)}",
-        notation.digits(best.units),
-        _number(loss(best)),
-        ", ".join(others) or "none",
-        ", ".join(seeds) or "-",
-    )
-
-
-def _number(value: Mean | None) -> str:
+def number(value: Mean | None) -> str:
+    """A mean loss with its interval and n; - without one."""
     if value is None:
         return "-"
     ends = "" if value.low is None or value.high is None else f" [{value.low:.3f}, {value.high:.3f}]"
