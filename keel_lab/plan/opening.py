@@ -30,15 +30,19 @@ class OpenedSweep:
 
     Attributes:
         notes: what the user should hear before it runs.
+        origin: the stored sweep that this is, if it was opened by its name.
     """
 
     spec: SweepSpec
     facts: CorpusFacts
     plan: Plan
     notes: tuple[str, ...] = ()
+    origin: StoredSweep | None = None
 
     def stored(self) -> StoredSweep:
         """The sweep as storage keeps it."""
+        if self.origin is not None:
+            return self.origin
         spec = self.spec.to_json()
         if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
             spec["folder"] = "."
@@ -124,7 +128,7 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     facts = catalogue_for(spec.trainer, catalogue).corpus(spec.data, spec.folder)
     opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed))
     refuse_other_bytes(opened, root)
-    return replace(opened, facts=stored.data)
+    return replace(opened, facts=stored.data, origin=stored)
 
 
 def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:

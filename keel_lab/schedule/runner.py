@@ -99,7 +99,7 @@ class _Run:
         self._interrupts.on_stop(self._executor.request_stop)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
-        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
+        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         try:
             if self._interrupts.received is None:
                 self._preflight()
@@ -180,6 +180,7 @@ class _Run:
             self._audience.reused(planned, settled, self._cells.of(planned))
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
+        self._cells.begin()
         self._trials.put_trial(planned.trial)
         attempt = len(self._trials.attempts(trial.id)) + 1
         siblings = self._sweep.siblings
