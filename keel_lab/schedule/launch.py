@@ -17,12 +17,14 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
 from keel_lab.schedule.cell_verdicts import told_worse
+from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget, Resources
@@ -98,8 +100,9 @@ def launch(
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources)) as executor:
-            interrupts.install()
+        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources, interrupts)) as executor:
+            if _something_left(opened, root):
+                executor.open()  # before anything is stored: it may refuse what the trials ask for
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
             refuse_other_search(before, opened)
@@ -152,7 +155,21 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _executor(options: LaunchOptions, resources: Resources) -> Executor:
+def _something_left(opened: OpenedSweep, root: Root) -> bool:
+    settled = settled_results(Trials(root), opened.plan.trials, opened.spec.thresholds, opened.spec.siblings)
+    return any(one.trial.id not in settled for one in with_forks(opened.plan.trials, settled, opened.spec.siblings))
+
+
+def _executor(options: LaunchOptions, resources: Resources, interrupts: Interrupts) -> DeferredExecutor:
+    def opened() -> Executor:
+        executor = _open_executor(options, resources)
+        interrupts.install()  # Ray has put a handler of its own in their place
+        return executor
+
+    return DeferredExecutor(opened)
+
+
+def _open_executor(options: LaunchOptions, resources: Resources) -> Executor:
     if options.executor == "local":
         from keel_lab.schedule.local_executor import LocalExecutor
 
@@ -172,7 +189,7 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     known = replace(sweep, trials=tuple(planned_trials))
     tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
-    beside = told_worse(sweep, stored, Sweeps(root))
+    beside = told_worse(sweep, stored, Sweeps(root), root)
 
     def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = trials.results([trial_id])[trial_id]
@@ -192,8 +209,9 @@ def _finish(
         figures = reporting.figures()
         for figure in figures:
             say(f"figure: {figure}")
-        facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-        tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+        if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
+            facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
+            tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)
