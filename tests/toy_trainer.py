@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import random
+import resource
 import signal
 import time
 import warnings
@@ -126,5 +127,20 @@ def _misbehave(trial: Trial, step: int, first: bool) -> None:
             raise MemoryError("no room for the toy")
         case "toy_exit":
             raise SystemExit(3)
+        case "toy_hang" if first:
+            time.sleep(3600)
+        case "toy_hungry":
+            _eat()
         case "toy_kill_once" if first:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _eat() -> None:
+    """Asks for more memory than the kernel gives this process: a real limit, put back for the next trial."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, before[1]))
+    try:
+        bytearray(2**30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
