@@ -34,7 +34,13 @@ runs_here = 0
 
 
 def preflight(trial: Trial) -> None:
-    """Refuses what is called impossible."""
+    """Refuses what is called impossible; the first time, `toy_unlucky` is killed over it."""
+    if trial.architecture == "toy_unlucky":
+        mark = Path(os.environ["KEEL_TOY_SIDE"]) / "unlucky"
+        if not mark.exists():
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     if trial.architecture.startswith("toy_impossible"):
         raise ValueError(f"{trial.architecture}: {trial.model.heads} heads are one too many")
 

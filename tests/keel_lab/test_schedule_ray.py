@@ -125,6 +125,12 @@ def test_an_attempt_that_is_over_its_time_checkpoints_and_one_that_hangs_is_kill
     assert collect(executor, 1)[0].result.outcome is Outcome.COMPLETED
 
 
+def test_a_trial_is_checked_again_if_its_process_dies_meanwhile(executor):
+    assert executor.preflight([toy_trial("toy_unlucky"), toy_trial()]) == []
+    (problem,) = executor.preflight([toy_trial("toy_impossible")])
+    assert "one too many" in problem
+
+
 def test_workers_are_not_niced_and_import_what_the_driver_imports(executor):
     import ray
 
