@@ -55,7 +55,7 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
     step, memory, broken = 0, 0.0, False
     if report.resume is not None:
         state = json.loads(report.resume.checkpoint.read_text())
-        step, memory, broken = state["step"], state["memory"], state["broken"]
+        step, memory, broken = state["step"], state["memory"], state.get("broken", False)
         assert step == report.resume.step
     report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", **_process())
     logging.getLogger("toy").info("training from step %d", step)
