@@ -26,6 +26,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
 NODE = "ray.io/node-id"  # the label that Ray gives every node
+PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
 GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
 
 logger = logging.getLogger(__name__)
@@ -74,14 +75,20 @@ class RayExecutor:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
         import ray
 
-        problems = []
-        for trial, ref in [(trial, self._with(self._preflight, trial).remote(trial)) for trial in trials]:
-            try:
-                problem = ray.get(ref)
-            except ray.exceptions.RayError as error:
-                problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
-            if problem is not None:
-                problems.append(problem)
+        left, problems = list(trials), []
+        for again in reversed(range(PREFLIGHTS)):
+            asked = [(trial, self._with(self._preflight, trial).remote(trial)) for trial in left]
+            left = []
+            for trial, ref in asked:
+                try:
+                    problem = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+                    if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
+                        left.append(trial)
+                        continue
+                if problem is not None:
+                    problems.append(problem)
         return problems
 
     def submit(self, task: Task) -> None:

@@ -184,6 +184,10 @@ class Session:
             return None
         return self._limits.failure(self._stored_step, socket.gethostname())
 
+    def say(self, text: str) -> None:
+        """Tells the user what keeps a finished run from being stored."""
+        self._news.say(text, "storing")
+
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
         lasted = time.perf_counter() - self._began

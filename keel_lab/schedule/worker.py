@@ -98,7 +98,7 @@ def _train(task: Task, root: Root, mailbox: Mailbox, limits: Limits) -> TrialRes
             logger.warning("%s: %s", failure.kind, failure.message)
             return failure
         if result.outcome is not Outcome.STOPPED:
-            _patiently(lambda: session.commit(result), lambda text: mailbox.announce(_note(task, result.steps, text)))
+            _patiently(lambda: session.commit(result), session.say)
         logger.info("%s after %d steps: %s", result.outcome, result.steps, result.verdict.status)
         return result
     finally:
@@ -118,11 +118,6 @@ def _patiently(store: Callable[[], None], say: Callable[[str], object]) -> None:
         say(text)
         time.sleep(pause)
     return store()
-
-
-def _note(task: Task, step: int, text: str) -> Progress:
-    info = {"host": socket.gethostname(), "pid": os.getpid(), "note": text}
-    return Progress(task.trial.id, step, float("nan"), "storing", info=info)
 
 
 def _kind(error: BaseException) -> FailureKind:
