@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -106,26 +106,34 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
 
 
+def capacity(nodes: Iterable[Mapping[str, float]], resources: Resources) -> int:
+    """How many trials with these resources the nodes hold at once; the workers of one may be on several."""
+    return sum(fits(node, resources) for node in nodes) // resources.workers
+
+
 def fits(node: Mapping[str, float], resources: Resources) -> int:
-    """How many trials with these resources a node holds at once."""
+    """How many workers with these resources a node holds at once."""
     wanted = demand(resources)
     return min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0)
 
 
 def demand(resources: Resources) -> dict[str, float]:
-    """The resources by Ray's names."""
+    """The resources of one worker by Ray's names."""
     return {"CPU": float(resources.cpus), "GPU": resources.gpus, "memory": float(resources.memory)}
 
 
 def refusal(nodes: list[Mapping[str, float]], resources: Resources) -> UsageError:
     """The error for a trial that no node can hold."""
     asked = f"{resources.cpus} CPUs, {resources.gpus:g} GPUs and {resources.memory / 2**30:.3g} GiB"
+    where = "no node of this Ray has"
+    if resources.workers > 1:
+        asked, where = f"{resources.workers} workers of {asked} each", "the nodes of this Ray do not have together"
     held = "; ".join(
         f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs, {node.get('memory', 0) / 2**30:.3g} GiB"
         for node in sorted(nodes, key=lambda node: -node.get("CPU", 0))[:3]
     )
     return UsageError(
-        f"resources: a trial asks for {asked}, which no node of this Ray has ({held or 'no node'}); "
+        f"resources: a trial asks for {asked}, which {where} ({held or 'no node'}); "
         "lower `resources` in the sweep file or join a larger cluster with --ray-address"
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -10,12 +9,10 @@ from typing import Any
 
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
-from keel_lab.schedule.ray_cluster import RayCluster, demand, fits, refusal
+from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
 from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
-
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 
@@ -46,6 +43,7 @@ class RayExecutor:
         try:
             self._check(resources)
             self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
+            self._together = _remote(_attempt_together)
             self._mailbox = DriverMailbox()
         except BaseException:
             self.close()
@@ -54,7 +52,7 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """See `Executor.slots`; follows a cluster that grows or shrinks."""
-        return max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+        return max(1, capacity(self._cluster.nodes(), self._resources))
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
@@ -74,7 +72,12 @@ class RayExecutor:
         """See `Executor.submit`."""
         if task.trial.resources != self._resources:
             self._check(task.trial.resources)
-        ref = self._with(self._run, task.trial).remote(task, self._mailbox.for_trial())
+        mailbox = self._mailbox.for_trial()
+        if task.trial.resources.workers == 1:
+            ref = self._with(self._run, task.trial).remote(task, mailbox)
+        else:  # it only waits; Ray Train asks for what its workers need
+            places = self._places
+            ref = self._together.options(num_cpus=0, label_selector=places).remote(task, mailbox, places)
         future = ref.future()
         self._refs[future] = ref
         future.add_done_callback(lambda done: self._done.put((task, done)))
@@ -110,7 +113,7 @@ class RayExecutor:
     def avoid(self, node: str) -> bool:
         """See `Executor.avoid`. Ray places what is submitted from here on elsewhere, by the node's own label."""
         others = self._cluster.nodes(but_for={*self._avoided, node})
-        if not any(fits(other, self._resources) for other in others):
+        if not capacity(others, self._resources):
             return False
         self._avoided.add(node)
         return True
@@ -124,13 +127,18 @@ class RayExecutor:
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()
         may_grow = not self._cluster.local and not any(node.get("CPU") for node in nodes)
-        if not may_grow and not any(fits(node, resources) for node in nodes):
+        if not may_grow and not capacity(nodes, resources):
             raise refusal(nodes, resources)
 
     def _with(self, function: Any, trial: Trial) -> Any:
         wanted = demand(trial.resources)
-        places = {"label_selector": {NODE: f"!in({','.join(sorted(self._avoided))})"}} if self._avoided else {}
-        return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], **places)
+        return function.options(
+            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places
+        )
+
+    @property
+    def _places(self) -> dict[str, str] | None:
+        return {NODE: f"!in({','.join(sorted(self._avoided))})"} if self._avoided else None
 
 
 def _remote(function: Any) -> Any:
@@ -140,22 +148,23 @@ def _remote(function: Any) -> Any:
 
 
 def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    _limit_threads(task.trial.resources.cpus)
-    from keel_lab.schedule.worker import attempt
+    from keel_lab.schedule.worker import attempt, limit_threads
 
+    limit_threads(task.trial.resources.cpus)
     return attempt(task, mailbox)
 
 
+def _attempt_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:
+    from keel_lab.schedule.ray_group import attempt
+
+    return attempt(task, mailbox, selector)
+
+
 def _check_trial(trial: Trial) -> str | None:
-    _limit_threads(trial.resources.cpus)
-    from keel_lab.schedule.worker import preflight
+    from keel_lab.schedule.worker import limit_threads, preflight
 
+    limit_threads(trial.resources.cpus)
     return preflight(trial)
-
-
-def _limit_threads(cpus: int) -> None:
-    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
-    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
 
 
 def _failure(error: BaseException, host: str) -> Failure:
