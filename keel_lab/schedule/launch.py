@@ -15,6 +15,7 @@ from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule import shipping
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
@@ -22,7 +23,7 @@ from keel_lab.schedule.progress import open_display
 from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
-from keel_lab.settings import Budget, Resources
+from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
@@ -44,6 +45,7 @@ class LaunchOptions:
         tracking: MLflow's URI, or `off`.
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
         max_failures: instead of the sweep's `budget.max_failures`.
+        runtime_env: a YAML file: what workers of a running Ray cluster are to have, instead of the driver's code.
     """
 
     executor: str = "ray"
@@ -51,6 +53,7 @@ class LaunchOptions:
     tracking: str | None = None
     again: frozenset[str] | None = None
     max_failures: int | None = None
+    runtime_env: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def launch(
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources)) as executor:
+        with Interrupts() as interrupts, closing(_executor(options, opened)) as executor:
             interrupts.install()
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
@@ -132,14 +135,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _executor(options: LaunchOptions, resources: Resources) -> Executor:
+def _executor(options: LaunchOptions, opened: OpenedSweep) -> Executor:
     if options.executor == "local":
         from keel_lab.schedule.local_executor import LocalExecutor
 
         return LocalExecutor()
     from keel_lab.schedule.ray_executor import RayExecutor
 
-    return RayExecutor(resources, options.ray_address)
+    trials = [planned.trial for planned in opened.plan.trials]
+    return RayExecutor(
+        opened.spec.resources, options.ray_address, lambda: shipping.runtime_env(options.runtime_env, trials)
+    )
 
 
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:

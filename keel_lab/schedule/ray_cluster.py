@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
 class RayCluster:
     """A connection to Ray, whose own words on standard output go to our log while it lives."""
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, runtime_env: Callable[[], Mapping[str, Any]] | None = None) -> None:
         """Joins the Ray at `address`, else the one of RAY_ADDRESS, else starts one on loopback for this process.
 
-        A Ray that the process has already initialised is used as it is and left running.
+        A Ray that the process has already initialised is used as it is and left running. One that is joined has its
+        workers run in what `runtime_env` gives (`shipping`).
 
         Raises:
             UsageError: if there is no Ray at the address.
@@ -48,7 +49,7 @@ class RayCluster:
         elif self.local:
             self._start()
         else:
-            self._join(address)
+            self._join(address, dict(runtime_env()) if runtime_env is not None else None)
         self._stdout = contextlib.redirect_stdout(cast(IO[str], _WithoutRay(sys.stdout)))
         self._stdout.__enter__()
 
@@ -87,10 +88,10 @@ class RayCluster:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise KeelLabError(f"Ray could not be started: {reason}; --executor local works without it") from error
 
-    def _join(self, address: str) -> None:
+    def _join(self, address: str, runtime_env: dict[str, Any] | None = None) -> None:
         try:
             _knock(address)
-            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,12 +20,18 @@ NODE = "ray.io/node-id"  # the label that Ray gives every node
 class RayExecutor:
     """Runs tasks on a local Ray of this process or on a cluster (`Executor`)."""
 
-    def __init__(self, resources: Resources, address: str | None = None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        address: str | None = None,
+        runtime_env: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
         """Starts or joins Ray.
 
         Args:
             resources: what one trial of the sweep occupies.
             address: a running Ray; else RAY_ADDRESS, else a local Ray that ends with `close`.
+            runtime_env: makes what the workers of a running Ray are to have, see `shipping`.
 
         Raises:
             UsageError: if there is no Ray at the address, or no node of it can ever hold such a trial. A cluster
@@ -39,7 +45,7 @@ class RayExecutor:
         self._hosts: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
-        self._cluster = RayCluster(address)
+        self._cluster = RayCluster(address, runtime_env)
         try:
             self._check(resources)
             self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
