@@ -1,7 +1,7 @@
 """How code reaches the workers of a Ray that is joined, which need not share a disk with the driver.
 
 By itself the driver ships its own packages, so that workers run the very code that planned the sweep; what these need
-(torch, lightning, pyarrow) is installed there. `--runtime-env FILE` says it in Ray's own words instead, with a wheel say:
+(torch, lightning, pyarrow) is installed there. `--runtime-env FILE` says it in Ray's words instead, e.g. a wheel:
 
     py_modules: [dist/keel_lab-0.1.0-py3-none-any.whl]
     env_vars: {AWS_PROFILE: lab}
