@@ -45,12 +45,14 @@ class Container:
         service: its service's entry in the resolved file.
         number: of its address.
         process: bubblewrap, while it runs.
+        healthy: whether its health check has passed since it was started.
     """
 
     name: str
     service: Mapping[str, Any]
     number: int
     process: subprocess.Popen[bytes] | None = None
+    healthy: bool = False
 
     @property
     def address(self) -> str:
@@ -122,7 +124,7 @@ class NativeStack:
         if container.process is not None:
             container.process.kill()
             container.process.wait()
-            container.process = None
+            container.process, container.healthy = None, False
 
     def exec(
         self, name: str, *command: str, timeout: float = 300, **environment: str
@@ -135,19 +137,18 @@ class NativeStack:
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout)
 
     def wait_healthy(self, container: Container, timeout: float = 120) -> None:
-        """Runs the service's own health check until it passes."""
+        """Runs the service's own health check until it passes; what has passed once is not asked again."""
         kind, *command = container.service["healthcheck"]["test"]
         assert kind == "CMD"
         deadline = time.monotonic() + timeout
-        while True:
+        while not container.healthy:
             ended = container.process is None or container.process.poll() is not None
             assert not ended, f"{container.name} ended:\n{self.log(container.name)}"
             answer = self.exec(container.name, *command) if _inner(container) else None
-            if answer is not None and answer.returncode == 0:
-                return
+            container.healthy = answer is not None and answer.returncode == 0
             words = answer.stdout + answer.stderr if answer else "not started"
             assert time.monotonic() < deadline, f"{container.name}: {words}\n{self.log(container.name)}"
-            time.sleep(0.5)
+            time.sleep(0 if container.healthy else 0.5)
 
     def log(self, name: str) -> str:
         """The last of what the container printed."""

@@ -147,8 +147,11 @@ def objects(stack, bucket: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def swept(stack) -> str:
-    """What `keel-lab run` prints for the shipped quickstart, made shorter."""
-    return succeed(stack.exec("ray-head-1", "keel-lab", "run", *QUICK))
+    """What `keel-lab run` prints for the shipped quickstart, made shorter; all of it is in MLflow."""
+    ended = stack.exec("ray-head-1", "keel-lab", "run", *QUICK)
+    if "keel-lab sync" in ended.stderr:  # a busy machine: a run does not wait for a slow server, and says how to go on
+        succeed(stack.exec("ray-head-1", "keel-lab", "sync", "quickstart"))
+    return succeed(ended)
 
 
 def test_quickstart_runs_on_all_workers_and_arrives_in_postgres_and_s3(stack, swept):
@@ -167,13 +170,22 @@ def test_it_goes_on_after_a_power_cut_and_stores_trials_in_s3(stack, swept):
         stack.start(name)
     for name in again:
         stack.wait_healthy(stack.containers[name])
-    assert runs(stack) >= 7
+    assert runs(stack) == 7
     curve = next(key for key in objects(stack, "mlflow") if key.endswith("curve.parquet"))
     address = f"http://mlflow:5000/api/2.0/mlflow-artifacts/artifacts/{curve}"
     assert succeed(stack.exec("ray-head-1", "python", "-c", READ.replace(".read()", ".read(4)"), address)) == "PAR1"
     place = {"KEEL_LAB_STORAGE": "s3://keel-lab/store"}
     table = succeed(
-        stack.exec("ray-head-1", "keel-lab", "run", *QUICK, "grid.architecture=[keel, pre_ln]", "name=s3", **place)
+        stack.exec(
+            "ray-head-1",
+            "keel-lab",
+            "run",
+            *QUICK,
+            "grid.architecture=[keel, pre_ln]",
+            "name=s3",
+            "--tracking=off",
+            **place,
+        )
     )
     assert "keel" in table
     assert hosts(stack, "s3", **place) == {"ray-worker-1", "ray-worker-2"}
