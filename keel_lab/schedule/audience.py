@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from keel_lab.curve import Curve
+from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
@@ -49,15 +51,21 @@ class Audience:
         self._guard("display", lambda: self._display.live(news))
         self._guard("status", lambda: self._snapshot.news(news, flight))
 
-    def reused(self, planned: PlannedTrial, result: TrialResult) -> None:
-        """A trial's result was there before."""
-        self._guard("tracking", lambda: self._record(planned, result))
+    def reused(self, planned: PlannedTrial, result: TrialResult, beside: Verdict | None) -> None:
+        """A trial's result was there before, and so was what it says `beside` its siblings."""
+        self._guard("tracking", lambda: self._record(planned, result, beside))
 
     def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
         """A trial has its result."""
         self._begun(planned)
         self._guard("tracking", lambda: self._record(planned, result))
         self._guard("display", lambda: self._display.finished(planned, result))
+
+    def judged(self, planned: PlannedTrial, result: TrialResult, beside: Verdict) -> None:
+        """Beside its siblings a trial has another verdict than by itself."""
+        self._guard("tracking", lambda: self._record(planned, result, beside))
+        self._guard("display", lambda: self._display.judged(planned, beside))
+        self._guard("status", lambda: self._snapshot.judged(planned, beside))
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """See `Display.retried`."""
@@ -77,8 +85,9 @@ class Audience:
             self._started.add(planned.trial.id)
             self._guard("tracking", lambda: self._tracker.started(planned))
 
-    def _record(self, planned: PlannedTrial, result: TrialResult) -> None:
-        self._tracker.record(planned, result, result.verdict, self._curve(planned.trial.id))
+    def _record(self, planned: PlannedTrial, result: TrialResult, beside: Verdict | None = None) -> None:
+        curve = partial(self._curve, planned.trial.id)
+        self._tracker.record(planned, result, result.verdict, curve, beside)
 
     def _guard(self, who: str, call: Callable[[], None]) -> None:
         try:

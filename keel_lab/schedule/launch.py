@@ -16,13 +16,15 @@ from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
-from keel_lab.schedule.proposer import ListProposer
+from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
+from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget, Resources
 from keel_lab.store import lease
 from keel_lab.store.root import Root, StorageError
@@ -100,19 +102,26 @@ def launch(
             interrupts.install()
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
+            refuse_other_search(before, opened)
             sweep = opened.store(root, catalogue)
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
             budget = _budget(opened, options)
-            proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            mirror = None
+            if opened.points is not None:
+                proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
                 try:
                     summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
                 except StorageError as error:
                     raise _left(error, sweep, interrupts) from error
+        if mirror is not None:
+            sweep = Sweeps(root).load(sweep.name)
+            say(mirror.where() or mirror.warning or "")
         _finish(summary, sweep, tracker, reporting, show)
     return summary
 
@@ -163,9 +172,11 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     known = replace(sweep, trials=tuple(planned_trials))
     tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
-    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
+    beside = told_worse(sweep, stored, Sweeps(root))
+
+    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = trials.results([trial_id])[trial_id]
-        return result, result.verdict, trials.curve(trial_id)
+        return result, result.verdict, trials.curve(trial_id), beside.get(trial_id)
 
     tracker.deliver_missing(load, stored)
     return tracker

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
+from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import Cell, PlannedTrial, Role
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe, progress
+from keel_lab.schedule.progress import Pace, describe, describe_beside, progress
 from keel_lab.spec.label import duration_text
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ class LiveTable:
         if planned.role is Role.TRIAL:
             row.verdict = describe(result.verdict, planned.trial)
         self._draw()
+
+    def judged(self, planned: PlannedTrial, beside: Verdict) -> None:
+        """See `Display.judged`."""
+        words = describe_beside(beside, planned.trial)
+        self._rows[planned.cell].verdict = words
+        self.note(f"{planned.name}: {words}")
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """See `Display.retried`."""

@@ -6,9 +6,12 @@ import math
 import os
 import socket
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.machine_load import MachineLoad, wanted
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -35,7 +38,8 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
-        self._info = {"host": socket.gethostname(), "pid": os.getpid()}
+        self._load = MachineLoad(now) if wanted() else None
+        self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:
         """Takes a step; sends what there is when a batch is due."""
@@ -43,8 +47,15 @@ class News:
         if step.step % self._stride == 0:
             self._points.append((step.step, time.time_ns() // 1_000_000, self._metrics(step)))
         if now >= self._due:
+            if self._load is not None and (values := self._load.sample(now)):
+                self._points.append((step.step, time.time_ns() // 1_000_000, values))
             self._send(state)
             self._due = now + BATCH_EVERY
+
+    def rungs(self, rungs: Sequence[tuple[int, float]]) -> None:
+        """The losses, by step, at the marks reached so far; all of them go with each batch from here on."""
+        self._info = {**self._info, "rungs": [list(one) for one in rungs]}
+        self._due = -math.inf
 
     def close(self, state: str) -> None:
         """Sends what is left."""

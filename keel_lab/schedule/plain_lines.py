@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe, progress
+from keel_lab.schedule.progress import Pace, describe, describe_beside, progress
 from keel_lab.spec.label import duration_text
 
 EVERY = 10.0  # seconds between lines of overall progress
@@ -56,6 +57,10 @@ class PlainLines:
         """See `Display.finished`."""
         self._end(planned.trial.id)
         self._print(f"{planned.name}: {describe(result.verdict, planned.trial)} ({result.steps} steps)")
+
+    def judged(self, planned: PlannedTrial, beside: Verdict) -> None:
+        """See `Display.judged`."""
+        self._print(f"{planned.name}: {describe_beside(beside, planned.trial)}")
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """See `Display.retried`."""

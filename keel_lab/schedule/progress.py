@@ -32,6 +32,9 @@ class Display(Protocol):
     def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
         """A trial has its result."""
 
+    def judged(self, planned: PlannedTrial, beside: Verdict) -> None:
+        """Beside its siblings a finished trial has another verdict than by itself."""
+
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """An attempt failed; `attempt` is the next one's number."""
 
@@ -63,6 +66,11 @@ def describe(verdict: Verdict, trial: Trial) -> str:
     if isinstance(trial.schedule, RampSchedule) and verdict.status is not Status.UNDECIDED:
         words += f", Max LR {max_lr(verdict).text(lambda lr: f'{lr:.4g}')}"
     return words
+
+
+def describe_beside(verdict: Verdict, trial: Trial) -> str:
+    """The same of a verdict beside siblings: `beside its siblings diverged (degradation) at step 120, ...`."""
+    return f"beside its siblings {describe(verdict, trial)}"
 
 
 def progress(item: Progress, steps: int) -> str:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,6 +24,7 @@ from keel_lab.trial import Trial
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
 
@@ -48,7 +49,11 @@ class RayExecutor:
         self._stop = False
         self._closed = False
         self._lost: deque[Finished] = deque()
+        self._news: list[Progress] = []
         self._avoided: set[str] = set()
+        self._slots, self._slots_until = 1, 0.0
+        self._halted: set[str] = set()
+        self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
@@ -60,7 +65,10 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """See `Executor.slots`; follows a cluster that grows or shrinks."""
-        return max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+        if time.monotonic() >= self._slots_until:
+            self._slots = max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+            self._slots_until = time.monotonic() + SLOTS_EVERY
+        return self._slots
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
@@ -93,7 +101,7 @@ class RayExecutor:
         """
         if self._lost:
             return self._lost.popleft()
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         self._end_overdue()
         try:
             task, future = self._done.get(timeout=timeout)
@@ -103,19 +111,22 @@ class RayExecutor:
         if error is not None and self._is_our_end(error):
             self._start_again()
             return self._lost.popleft()
-        return self._finished(task, future.result() if error is None else error)
+        outcome = future.result() if error is None else error
+        if task.trial.id not in self._nodes and not isinstance(outcome, TrialResult):
+            self._mailbox.catch_up(self._stop, frozenset(self._halted))
+            self._take_news()
+        return self._finished(task, outcome)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
-        self._mailbox.exchange(self._stop)
-        news = self._mailbox.take()
-        now = time.monotonic()
-        for item in news:
-            if item.info.get("host") and item.trial_id in self._flight:
-                self._hosts[item.trial_id] = str(item.info["host"])
-                self._nodes[item.trial_id] = str(item.info.get("node", "")) or self._nodes.get(item.trial_id, "")
-                self._begun.setdefault(item.trial_id, now)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
+        self._take_news()
+        news, self._news = self._news, []
         return news
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
@@ -148,6 +159,7 @@ class RayExecutor:
 
     def _finished(self, task: Task, outcome: TrialResult | Failure | BaseException) -> Finished:
         trial_id = task.trial.id
+        self._halted.discard(trial_id)
         for facts in (self._flight, self._begun):
             facts.pop(trial_id, None)
         host, node = self._hosts.pop(trial_id, ""), self._nodes.pop(trial_id, "")
@@ -198,6 +210,17 @@ class RayExecutor:
                 FailureKind.PREEMPTED, "the local Ray died, and was started again", hosts.get(task.trial.id, "")
             )
             self._lost.append(Finished(task, failure=failure))
+
+    def _take_news(self) -> None:
+        news = self._mailbox.take()
+        now = time.monotonic()
+        for item in news:
+            if item.info.get("host") and item.trial_id in self._flight:
+                self._hosts[item.trial_id] = str(item.info["host"])
+                self._nodes[item.trial_id] = str(item.info.get("node", "")) or self._nodes.get(item.trial_id, "")
+                self._begun.setdefault(item.trial_id, now)
+            self._halted.update(self._hear(item))
+        self._news += news
 
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
+from functools import partial
 
+from keel_lab.detect.verdict import Verdict
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
-from keel_lab.schedule.beside import judge_all
+from keel_lab.schedule.cell_verdicts import CellVerdicts
 from keel_lab.schedule.executor import Executor, Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
@@ -19,7 +21,7 @@ from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
 from keel_lab.schedule.retries import Retries
-from keel_lab.schedule.settled import learn_by, settled_results
+from keel_lab.schedule.settled import learn_by, settle, settled_results
 from keel_lab.schedule.shapes import one_of_each_shape
 from keel_lab.schedule.summary import RunSummary, summarise
 from keel_lab.settings import Budget
@@ -98,8 +100,10 @@ class _Run:
 
     def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
+        self._executor.listen(self._proposer.hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
+        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
         try:
             if self._interrupts.received is None:
                 self._preflight()
@@ -111,7 +115,11 @@ class _Run:
             if self._interrupts.received is None:
                 raise
             self._executor.close(now=True)
-        judge_all(self._sweep, self._settled, Sweeps(self._root), self._trials)
+        if points := self._proposer.points():
+            self._sweep = self._sweep.with_points(points)
+            self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
+        for judged in self._cells.finish():
+            self._beside(*judged)
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
@@ -125,11 +133,14 @@ class _Run:
             done = self._executor.next_done(POLL)
             if done is not None:
                 self._ended(done)
+            judged = self._cells.next()
+            if judged is not None:
+                self._beside(*judged)
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
         left = [planned.trial for planned in self._sweep.trials if planned.trial.id not in self._settled]
-        problems = self._executor.preflight(one_of_each_shape(left))
+        problems = self._executor.preflight(one_of_each_shape([*left, *self._proposer.samples()]))
         if problems:
             raise UsageError("\n".join(dict.fromkeys(problems)))
 
@@ -169,11 +180,25 @@ class _Run:
             planned = self._proposer.ask()
             if planned is None:
                 return None
-            settled = self._settled.get(planned.trial.id)
+            settled = self._settled.get(planned.trial.id) or self._found(planned)
             if settled is None:
                 return planned
             self._proposer.tell(planned, settled, settled.verdict)
-            self._audience.reused(planned, settled)
+            self._audience.reused(planned, settled, self._cells.of(planned))
+
+    def _found(self, planned: PlannedTrial) -> TrialResult | None:
+        """The result, if storage has it, of a trial that was not planned when the run began."""
+        trial_id = planned.trial.id
+        if trial_id in self._known:
+            return None
+        stored = self._trials.result(trial_id)
+        result = settle(planned.trial, stored, partial(self._trials.curve, trial_id), self._sweep.thresholds)
+        if result is not None:
+            self._settled[trial_id] = result
+            self._reused |= {trial_id}
+            self._known.add(trial_id)
+            self._audience.joined(planned)
+        return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
         self._trials.put_trial(planned.trial)
@@ -181,7 +206,8 @@ class _Run:
         by = learn_by(planned, self._settled, self._sweep.siblings)
         keep = marks(trial, self._sweep.siblings) if planned.role is Role.TRIAL else ()
         try:
-            task = Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep, self._budget.trial_time)
+            sweep, seconds = self._sweep, self._budget.trial_time
+            task = Task(trial, sweep.thresholds, self._root.uri, attempt, by, keep, seconds, sweep.rungs)
             self._executor.submit(task)
         except UsageError as error:
             if trial.resources == planned.trial.resources:
@@ -207,6 +233,12 @@ class _Run:
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
+            self._cells.settled(planned)
+        else:
+            self._proposer.stopped(planned)
+
+    def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
+        self._audience.judged(planned, self._settled[planned.trial.id], verdict)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
@@ -246,4 +278,5 @@ class _Run:
             reason=reason,
             signalled=self._interrupts.exit_code,
             warnings=tuple(self._audience.warnings.values()),
+            unasked=self._proposer.left(),
         )

@@ -22,13 +22,16 @@ from keel_lab.schedule.executor import Task
 from keel_lab.schedule.limits import Limits
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
+from keel_lab.schedule.provenance import provenance
 from keel_lab.schedule.reporting import Resume
 from keel_lab.schedule.settled import outcome_of
+from keel_lab.search.rungs import rung_losses, rung_steps
 from keel_lab.settings import ForkSchedule
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
 CHECKPOINT_EVERY = 30.0  # seconds
+BRIEF = 2.0  # seconds of an attempt, below which a power cut may cost it, but no sync may
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class Session:
         self._finished = False
         self._resume, self._curve = self._stored_checkpoint()
         self._news = News(task.trial, mailbox, self._clock)
+        self._marks = frozenset(rung_steps(task.trial.schedule.steps, task.rungs)) if task.rungs else frozenset()
 
     @property
     def resume(self) -> Resume | None:
@@ -120,6 +124,8 @@ class Session:
         self._curve.append(step, seconds if seconds == seconds else now - self._clock)
         self._clock = now
         go_on = watch.update(step)
+        if step.step in self._marks:
+            self._say_rungs()
         self._news.step(step, watch.state, now)
         if not go_on:
             self._over = self._finished = True
@@ -180,7 +186,8 @@ class Session:
 
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
-        self._trials.commit(result, self._curve)
+        lasted = time.perf_counter() - self._began
+        self._trials.commit(result, self._curve, lasted > BRIEF)
         if self._last_checkpoint is not None:
             self._put_checkpoint(self._last_checkpoint)
 
@@ -204,8 +211,16 @@ class Session:
                 self._curve = self._curve.prefix(step.step)
                 self._over = self._finished = True
                 break
+        if self._marks and len(self._curve):
+            self._say_rungs()
         self._clock = time.perf_counter()
         return watch
+
+    def _say_rungs(self) -> None:
+        """The losses at the marks so far go out with the next news, at once."""
+        trial, entropy = self._task.trial, self._data.get("unigram_entropy")
+        losses = rung_losses(self._curve.steps, trial, self._task.rungs, entropy)
+        self._news.rungs([(tokens // trial.tokens_per_step, loss) for tokens, loss in losses.items()])
 
     def _put_checkpoint(self, path: Path) -> None:
         try:
@@ -220,6 +235,7 @@ class Session:
     def _execution_facts(self) -> dict[str, Any]:
         seconds = [value for value in self._curve.seconds if value == value]
         facts = {
+            **provenance(),
             **self._execution,
             "host": socket.gethostname(),
             "attempt": self._task.attempt,

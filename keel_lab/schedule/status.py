@@ -14,8 +14,9 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Failure, Outcome, TrialResult
-from keel_lab.schedule.live_snapshot import running_trials
-from keel_lab.schedule.progress import describe
+from keel_lab.schedule.cell_verdicts import told_worse
+from keel_lab.schedule.live_snapshot import read_snapshot
+from keel_lab.schedule.progress import describe, describe_beside
 from keel_lab.schedule.settled import settled_results
 from keel_lab.store import lease
 from keel_lab.store.root import Root
@@ -46,11 +47,15 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
     results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
     planned_trials = with_forks(sweep.trials, results, sweep.siblings)
     driver = lease.holder(root, name)
-    running = running_trials(root, name) if driver else {}
+    running, news = read_snapshot(root, name) if driver else ({}, {})
+    beside = {**told_worse(sweep, results, Sweeps(root)), **news}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
     verdicts = {trial_id: result.verdict for trial_id, result in results.items()}
     skipped = above_divergence(sweep.trials, verdicts) if sweep.skips_above_divergence else frozenset()
-    for row in rows:
+    for row, planned in zip(rows, planned_trials, strict=True):
+        if row["id"] in results and (worse := beside.get(row["id"])):
+            told = {key: worse.to_json()[key] for key in ("status", "mode", "onset_step")}
+            row |= {"verdict": f"{row['verdict']}; {describe_beside(worse, planned.trial)}", "beside": told}
         if row["id"] in skipped and row["state"] == WAITING:
             row |= {"state": SKIPPED, "verdict": "a lower LR diverged"}
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end

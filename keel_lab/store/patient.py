@@ -42,9 +42,9 @@ class Patient:
         """See `Root.read`."""
         return self._try(f"reading {path}", lambda: self._backend.read(path))
 
-    def write(self, path: str, content: bytes) -> None:
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None:
         """See `Root.write`."""
-        self._try(f"writing {path}", lambda: self._backend.write(path, content))
+        self._try(f"writing {path}", lambda: self._backend.write(path, content, synced=synced))
 
     def write_file(self, path: str, source: Path) -> None:
         """See `Root.write_file`."""

@@ -82,8 +82,8 @@ class Recorder(NullTracker):
     def live(self, news):
         self.calls.append(("live", len(news)))
 
-    def record(self, planned, result, verdict, curve):
-        assert len(curve) == result.steps
+    def record(self, planned, result, verdict, curve, beside=None):
+        assert len(curve()) == result.steps
         assert verdict == result.verdict
         self.calls.append(("record", planned.trial.id))
 
