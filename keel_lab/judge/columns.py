@@ -16,7 +16,14 @@ ALIASES = {
     "step": ("step", "global_step", "train/global_step", "trainer/global_step", "_step", "iteration", "iter", "update"),
     "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm_loss", "train/lm_loss"),
     "lr": ("lr", "learning_rate", "train/lr", "train/learning_rate", "learning_rate/train"),
-    "grad_norm": ("grad_norm", "gradient_norm", "train/grad_norm", "train/gradient_norm", "total_grad_norm"),
+    "grad_norm": (
+        "grad_norm",
+        "gradient_norm",
+        "train/grad_norm",
+        "diag/grad_norm",
+        "train/gradient_norm",
+        "total_grad_norm",
+    ),
     "unigram_loss": ("unigram_loss", "train/unigram_loss"),
 }
 FLAGS = ("skipped", "weights_finite")  # of keel_lab's own curves; used where every cell is a boolean

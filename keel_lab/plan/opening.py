@@ -21,6 +21,7 @@ from keel_lab.spec import SweepSpec
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 
 if TYPE_CHECKING:
+    from keel_lab.search.cells import Points
     from keel_lab.store.root import Root
 
 
@@ -30,6 +31,7 @@ class OpenedSweep:
 
     Attributes:
         notes: what the user should hear before it runs.
+        points: of a search, the cells it searches and the trials of its points.
         origin: the stored sweep that this is, if it was opened by its name.
     """
 
@@ -37,6 +39,7 @@ class OpenedSweep:
     facts: CorpusFacts
     plan: Plan
     notes: tuple[str, ...] = ()
+    points: Points | None = None
     origin: StoredSweep | None = None
 
     def stored(self) -> StoredSweep:
@@ -126,7 +129,8 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     stored = Sweeps(root).load(name)
     spec = SweepSpec.from_json(stored.spec)
     facts = catalogue_for(spec.trainer, catalogue).corpus(spec.data, spec.folder)
-    opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed))
+    points = _points(spec, catalogue_for(spec.trainer, catalogue), facts)
+    opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed), points=points)
     refuse_other_bytes(opened, root)
     return replace(opened, facts=stored.data, origin=stored)
 
@@ -157,14 +161,28 @@ def _opened(spec: SweepSpec, catalogue: Catalogue, measured: MeasuredRates | Non
         if chosen.problems:
             raise SpecError(chosen.problems)
         spec = spec.with_rates(chosen.rates)
+    points = _points(spec, catalogue, facts)
+    samples = [] if points is None else points.samples()
     room = min(facts.tokens, facts.heldout or facts.tokens) - 1  # a sequence is context tokens and one to predict
-    longest = max(planned.trial.model.context for planned in plan.trials)
+    longest = max(planned.trial.model.context for planned in (*plan.trials, *samples))
     if facts.vocab and longest > room:
         raise UsageError(
             f"model.context: found {longest}, but {facts.source} has only {facts.tokens:,} training and "
             f"{facts.heldout:,} held-out tokens; a context of at most {room} fits: shorten it or add text"
         )
-    return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else ())
+    return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else (), points)
+
+
+def _points(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Points | None:
+    if spec.search is None:
+        return None
+    from keel_lab.search.beginning import beginning
+    from keel_lab.search.cells import Points
+
+    points = Points(spec, catalogue, facts)
+    for cell in points.cells:
+        beginning(points, cell)  # a given point outside the space is refused here
+    return points
 
 
 def store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:

@@ -44,6 +44,8 @@ class Audience:
         """News of running trials, which may be none; called several times a second."""
         for item in news:
             self._begun(flight[item.trial_id])
+            if said := item.info.get("note"):
+                self.note(f"{flight[item.trial_id].name}: {said}")
         if news:
             self._guard("tracking", lambda: self._tracker.live(news))
         self._guard("display", lambda: self._display.live(news))

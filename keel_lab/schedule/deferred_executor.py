@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from keel_lab.schedule.executor import Executor, Finished, Progress, Task
 from keel_lab.trial import Trial
@@ -19,11 +19,14 @@ class DeferredExecutor:
         self._open_executor = open_executor
         self._executor: Executor | None = None
         self._stop = False
+        self._hear: Callable[[Progress], Iterable[str]] | None = None
 
     def open(self) -> Executor:
         """Opens it now, if it is not open yet."""
         if self._executor is None:
             self._executor = self._open_executor()
+            if self._hear is not None:
+                self._executor.listen(self._hear)
             if self._stop:
                 self._executor.request_stop()
         return self._executor
@@ -48,6 +51,12 @@ class DeferredExecutor:
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
         return () if self._executor is None else self._executor.progress()
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
+        if self._executor is not None:
+            self._executor.listen(hear)
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""

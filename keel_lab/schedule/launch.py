@@ -11,6 +11,7 @@ from pathlib import Path
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
+from keel_lab.errors import IncompleteError
 from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
@@ -21,13 +22,14 @@ from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
-from keel_lab.schedule.proposer import ListProposer
+from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
+from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget, Resources
 from keel_lab.store import lease
-from keel_lab.store.root import Root
+from keel_lab.store.root import Root, StorageError
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
@@ -103,18 +105,35 @@ def launch(
                 executor.open()  # before anything is stored: it may refuse what the trials ask for
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
+            refuse_other_search(before, opened)
             sweep = opened.store(root, catalogue)
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
             budget = _budget(opened, options)
-            proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            mirror = None
+            if opened.points is not None:
+                proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
             table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
             with closing(open_display(sys.stderr, table=table)) as display:
-                summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                try:
+                    summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                except StorageError as error:
+                    raise _left(error, sweep, interrupts) from error
+        if mirror is not None:
+            sweep = Sweeps(root).load(sweep.name)
+            say(mirror.where() or mirror.warning or "")
         _finish(summary, sweep, tracker, reporting, show)
     return summary
+
+
+def _left(error: StorageError, sweep: StoredSweep, interrupts: Interrupts) -> IncompleteError:
+    """A run that its storage ended: what it had stored is there, and the rest can be run."""
+    left = IncompleteError(f"{error}\nwhat was stored is kept; go on with: keel-lab resume {sweep.name}")
+    left.exit_code = interrupts.exit_code or left.exit_code
+    return left
 
 
 def _budget(opened: OpenedSweep, options: LaunchOptions) -> Budget:
@@ -137,6 +156,8 @@ def say(text: str) -> None:
 
 
 def _something_left(opened: OpenedSweep, root: Root) -> bool:
+    if opened.points is not None:
+        return True  # who knows what a search will ask
     settled = settled_results(Trials(root), opened.plan.trials, opened.spec.thresholds, opened.spec.siblings)
     return any(one.trial.id not in settled for one in with_forks(opened.plan.trials, settled, opened.spec.siblings))
 

@@ -1,10 +1,10 @@
-"""Which trial comes next. `ramp` and `grid` sweeps know theirs; `search` and `bracket` will ask as they learn."""
+"""Which trial comes next. `ramp` and `grid` sweeps know theirs; a search (`keel_lab.search`) asks as it learns."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from keel_lab.detect.verdict import Status, Verdict
@@ -12,7 +12,10 @@ from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import forks_of, reference_of
 from keel_lab.plan.skipping import family_of, peak_of
 from keel_lab.result import TrialResult
+from keel_lab.schedule.executor import Progress
 from keel_lab.settings import ALONE, RampSchedule, SiblingSettings
+from keel_lab.store.points import Point
+from keel_lab.trial import Trial
 
 
 class Proposer(Protocol):
@@ -26,6 +29,21 @@ class Proposer(Protocol):
 
     def failed(self, planned: PlannedTrial) -> None:
         """Hears that a trial it proposed will have no outcome."""
+
+    def stopped(self, planned: PlannedTrial) -> None:
+        """Hears that a trial was stopped on its way, and has no outcome now."""
+
+    def hear(self, news: Progress) -> Iterable[str]:
+        """Hears of a running trial; the ids of trials that are to be stopped now."""
+
+    def samples(self) -> Sequence[Trial]:
+        """Trials that are no part of the plan, for their trainer to check what may be proposed."""
+
+    def points(self) -> Sequence[Point]:
+        """Of a search, its points so far."""
+
+    def left(self) -> int:
+        """How many trials it has still to propose beyond the sweep's."""
 
 
 class ListProposer:
@@ -76,6 +94,25 @@ class ListProposer:
     def failed(self, planned: PlannedTrial) -> None:
         """See `Proposer.failed`. A ramp whose reference failed runs without one."""
         self._release(planned)
+
+    def stopped(self, planned: PlannedTrial) -> None:
+        """See `Proposer.stopped`: it is left for the next run."""
+
+    def hear(self, news: Progress) -> Iterable[str]:
+        """See `Proposer.hear`: nothing is stopped."""
+        return ()
+
+    def samples(self) -> Sequence[Trial]:
+        """See `Proposer.samples`: all its trials are planned."""
+        return ()
+
+    def points(self) -> Sequence[Point]:
+        """See `Proposer.points`."""
+        return ()
+
+    def left(self) -> int:
+        """See `Proposer.left`."""
+        return 0
 
     def _release(self, planned: PlannedTrial) -> None:
         self._open.discard(planned.trial.id)

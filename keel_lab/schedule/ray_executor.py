@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
+from keel_lab.schedule.limits import Limits, overtime, until_sigterm
 from keel_lab.schedule.ray_cluster import RayCluster, demand, fits, refusal
 from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
 from keel_lab.settings import Resources
@@ -20,6 +26,9 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
 NODE = "ray.io/node-id"  # the label that Ray gives every node
+GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
+
+logger = logging.getLogger(__name__)
 
 
 class RayExecutor:
@@ -39,18 +48,16 @@ class RayExecutor:
         self._resources = resources
         self._stop = False
         self._closed = False
-        self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
-        self._refs: dict[Future[Any], Any] = {}  # Ray forgets a task whose reference is gone
+        self._lost: deque[Finished] = deque()
         self._news: list[Progress] = []
-        self._hosts: dict[str, str] = {}
-        self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
         self._slots, self._slots_until = 1, 0.0
+        self._halted: set[str] = set()
+        self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address)
         try:
             self._check(resources)
-            self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
-            self._mailbox = DriverMailbox()
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -82,34 +89,44 @@ class RayExecutor:
         if task.trial.resources != self._resources:
             self._check(task.trial.resources)
         ref = self._with(self._run, task.trial).remote(task, self._mailbox.for_trial())
-        future = ref.future()
-        self._refs[future] = ref
-        future.add_done_callback(lambda done: self._done.put((task, done)))
+        self._flight[task.trial.id] = (task, ref)
+        done = self._done
+        ref.future().add_done_callback(lambda future: done.put((task, future)))
 
     def next_done(self, timeout: float) -> Finished | None:
-        """See `Executor.next_done`."""
-        self._mailbox.exchange(self._stop)
+        """See `Executor.next_done`.
+
+        Raises:
+            IncompleteError: if the Ray node of this process died, and is not ours to start again.
+        """
+        if self._lost:
+            return self._lost.popleft()
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
+        self._end_overdue()
         try:
             task, future = self._done.get(timeout=timeout)
         except queue.Empty:
             return None
-        del self._refs[future]
         error = future.exception()
-        if task.trial.id not in self._nodes and (error is not None or isinstance(future.result(), Failure)):
-            self._mailbox.catch_up(self._stop)
+        if error is not None and self._is_our_end(error):
+            self._start_again()
+            return self._lost.popleft()
+        outcome = future.result() if error is None else error
+        if task.trial.id not in self._nodes and not isinstance(outcome, TrialResult):
+            self._mailbox.catch_up(self._stop, frozenset(self._halted))
             self._take_news()
-        outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
-        node = self._nodes.pop(task.trial.id, "")
-        if isinstance(outcome, TrialResult):
-            return Finished(task, result=outcome, node=node)
-        return Finished(task, failure=outcome, node=node)
+        return self._finished(task, outcome)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
-        self._mailbox.exchange(self._stop)
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
         self._take_news()
         news, self._news = self._news, []
         return news
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
@@ -129,11 +146,80 @@ class RayExecutor:
             self._closed = True
             self._cluster.close()
 
+    def _begin(self) -> None:
+        """What lives as long as one connection to Ray."""
+        self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
+        self._mailbox = DriverMailbox()
+        self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
+        self._flight: dict[str, tuple[Task, Any]] = {}  # with its reference: Ray forgets a task whose one is gone
+        self._hosts: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}
+        self._begun: dict[str, float] = {}
+        self._overdue: set[str] = set()
+
+    def _finished(self, task: Task, outcome: TrialResult | Failure | BaseException) -> Finished:
+        trial_id = task.trial.id
+        self._halted.discard(trial_id)
+        for facts in (self._flight, self._begun):
+            facts.pop(trial_id, None)
+        host, node = self._hosts.pop(trial_id, ""), self._nodes.pop(trial_id, "")
+        if isinstance(outcome, TrialResult):
+            return Finished(task, result=outcome, node=node)
+        if trial_id in self._overdue:
+            self._overdue.discard(trial_id)
+            outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
+        failure = outcome if isinstance(outcome, Failure) else _failure(outcome, host)
+        return Finished(task, failure=failure, node=node)
+
+    def _end_overdue(self) -> None:
+        """Kills attempts that hang: those that take steps have stopped themselves when their time was over."""
+        import ray
+
+        now = time.monotonic()
+        for trial_id, begun in self._begun.items():
+            task, ref = self._flight[trial_id]
+            if task.seconds is not None and now >= begun + task.seconds + GRACE and trial_id not in self._overdue:
+                self._overdue.add(trial_id)
+                ray.cancel(ref, force=True)
+
+    def _is_our_end(self, error: BaseException) -> bool:
+        """Whether the Ray of this very process is gone: its raylet was killed."""
+        from ray import exceptions
+
+        if self._cluster.local:
+            return isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError)
+        if isinstance(error, exceptions.LocalRayletDiedError):
+            raise IncompleteError(
+                "the Ray of this machine has died; what was stored is kept, `keel-lab resume` goes on"
+            )
+        return False
+
+    def _start_again(self) -> None:
+        """A new local Ray; whatever was in flight comes back as preempted."""
+        logger.warning("the local Ray has died (was its raylet killed?); it is started again")
+        lost = [task for task, _ in self._flight.values()]
+        terminate = signal.getsignal(signal.SIGTERM)
+        self._cluster.close()
+        self._cluster = RayCluster("local")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in place
+        hosts = self._hosts
+        self._begin()
+        for task in lost:
+            failure = Failure(
+                FailureKind.PREEMPTED, "the local Ray died, and was started again", hosts.get(task.trial.id, "")
+            )
+            self._lost.append(Finished(task, failure=failure))
+
     def _take_news(self) -> None:
         news = self._mailbox.take()
-        placed = [item for item in news if item.info.get("host")]
-        self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
-        self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
+        now = time.monotonic()
+        for item in news:
+            if item.info.get("host") and item.trial_id in self._flight:
+                self._hosts[item.trial_id] = str(item.info["host"])
+                self._nodes[item.trial_id] = str(item.info.get("node", "")) or self._nodes.get(item.trial_id, "")
+                self._begun.setdefault(item.trial_id, now)
+            self._halted.update(self._hear(item))
         self._news += news
 
     def _check(self, resources: Resources) -> None:
@@ -158,7 +244,9 @@ def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
     _limit_threads(task.trial.resources.cpus)
     from keel_lab.schedule.worker import attempt
 
-    return attempt(task, mailbox)
+    limits = Limits(task.seconds)
+    with until_sigterm(limits):
+        return attempt(task, mailbox, limits)
 
 
 def _check_trial(trial: Trial) -> str | None:

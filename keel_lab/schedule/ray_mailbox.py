@@ -24,15 +24,16 @@ class Box:
     def __init__(self) -> None:
         self._news: list[Progress] = []
         self._stop = False
+        self._halted: frozenset[str] = frozenset()
 
     def post(self, news: Progress) -> bool:
         """Takes news; says whether to stop."""
         self._news.append(news)
-        return self._stop
+        return self._stop or news.trial_id in self._halted
 
-    def drain(self, stop: bool) -> list[Progress]:
-        """All news since the last call; sets the flag. It comes with every call, so a restarted actor knows it."""
-        self._stop = stop
+    def drain(self, stop: bool, halted: frozenset[str]) -> list[Progress]:
+        """All news since the last call; sets who is to stop. It comes with every call, so a restarted actor knows."""
+        self._stop, self._halted = stop, halted
         news, self._news = self._news, []
         return news
 
@@ -92,25 +93,25 @@ class DriverMailbox:
         self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         self._pending: Any = None
         self._news: list[Progress] = []
-        self._stop = False
+        self._said: tuple[bool, frozenset[str]] = (False, frozenset())
         self._due = 0.0
 
     def for_trial(self) -> RayMailbox:
         """A fresh end for one trial."""
         return RayMailbox(self._box)
 
-    def exchange(self, stop: bool) -> None:
+    def exchange(self, stop: bool, halted: frozenset[str] = frozenset()) -> None:
         """Takes in the reply to the last request, if it is there, and sends the next one, now and then."""
-        if time.monotonic() >= self._due or stop != self._stop:
-            self._exchange(stop, 0.0)
+        if time.monotonic() >= self._due or (stop, halted) != self._said:
+            self._exchange(stop, halted, 0.0)
 
-    def catch_up(self, stop: bool) -> None:
+    def catch_up(self, stop: bool, halted: frozenset[str] = frozenset()) -> None:
         """Takes in all there is, waiting for it a little: who died may have said before where it ran."""
         for _ in range(2):  # the request under way may have been answered too early
-            self._exchange(stop, ANSWER_DRIVER)
-        self._exchange(stop, 0.0)
+            self._exchange(stop, halted, ANSWER_DRIVER)
+        self._exchange(stop, halted, 0.0)
 
-    def _exchange(self, stop: bool, patience: float) -> None:
+    def _exchange(self, stop: bool, halted: frozenset[str], patience: float) -> None:
         import ray
 
         if self._pending is not None:
@@ -121,7 +122,7 @@ class DriverMailbox:
                 self._news += ray.get(self._pending)
             except ray.exceptions.RayError as error:
                 logger.warning("live news were lost: %s", error)
-        self._pending, self._stop = self._box.drain.remote(stop), stop
+        self._pending, self._said = self._box.drain.remote(stop, halted), (stop, halted)
         self._due = time.monotonic() + EXCHANGE_EVERY
 
     def take(self) -> Sequence[Progress]:

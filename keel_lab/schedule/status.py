@@ -13,7 +13,7 @@ from keel_lab.columns import aligned
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.plan.skipping import above_divergence
-from keel_lab.result import Outcome, TrialResult
+from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.live_snapshot import read_snapshot
 from keel_lab.schedule.progress import describe, describe_beside
@@ -81,17 +81,32 @@ def _trial(
     row: dict[str, Any] = {"id": planned.trial.id, "name": planned.name, "steps": planned.trial.schedule.steps}
     if result is not None:
         words = describe(result.verdict, planned.trial)
-        return {**row, "state": str(result.outcome), "step": result.steps, "verdict": words}
+        row |= {"state": str(result.outcome), "step": result.steps, "verdict": words}
+        once = result.execution.get("attempt", 1) == 1  # of thousands, only those that failed before are looked up
+        return row if once else row | _before(trials.attempts(planned.trial.id), words)
+    attempts = trials.attempts(planned.trial.id)
     live = running.get(planned.trial.id)
     if live is not None:
         loss = live["loss"] if math.isfinite(live["loss"]) else None
-        return {**row, "state": RUNNING, "step": live["step"], "loss": loss, "verdict": live["state"]}
-    attempts = trials.attempts(planned.trial.id)
+        row |= {"state": RUNNING, "step": live["step"], "loss": loss, "verdict": live["state"]}
+        return row | _before(attempts, live["state"])
     if attempts:
         last = attempts[-1]
-        return {**row, "state": FAILED, "attempts": len(attempts), "verdict": f"{last.kind}: {last.message}"}
+        return {**row, "state": FAILED, **_before(attempts, ""), "verdict": f"{last.kind}: {last.message}"}
     step = trials.checkpoint_step(planned.trial.id)
     return {**row, "state": WAITING} if step is None else {**row, "state": STOPPED, "step": step}
+
+
+def _before(attempts: Sequence[Failure], words: str) -> dict[str, Any]:
+    """How often a trial failed, why, and its words with that; nothing if it never did."""
+    if not attempts:
+        return {}
+    kinds = [f"{kind}{f' x {count}' if count > 1 else ''}" for kind, count in Counter(a.kind for a in attempts).items()]
+    return {
+        "attempts": len(attempts),
+        "failures": [{"kind": str(one.kind), "message": one.message, "node": one.node} for one in attempts],
+        "verdict": f"{words}; failed before: {', '.join(kinds)}",
+    }
 
 
 def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

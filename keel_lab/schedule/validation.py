@@ -19,7 +19,8 @@ def checked(opened: OpenedSweep) -> OpenedSweep:
     Raises:
         UsageError: with everything that the trainer refuses.
     """
-    trials = one_of_each_shape(planned.trial for planned in opened.plan.trials)
+    samples = () if opened.points is None else opened.points.samples()
+    trials = one_of_each_shape(planned.trial for planned in (*opened.plan.trials, *samples))
     problems = [problem for trial in trials if (problem := worker.preflight(trial)) is not None]
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)))

@@ -27,7 +27,7 @@ def markdown(catalogue: Catalogue) -> str:
     """The page, with the options of these architectures."""
     parts = [_HEAD, "## Top", _table(("key", "what it is"), (_top(key) for key in fields.TOP)), *_grid()]
     for name in fields.TOP:
-        if name in ("model", "train", *fields.PROTOCOLS.values(), *FIXED):
+        if name in ("model", "train", *fields.SCHEDULES, *FIXED):
             parts += [f"## {name}", f"{_capital(MEANINGS[name])}.", *_section(name)]
     parts += ["## Options of architectures", _OPTIONS, _table(("architecture", *_COLUMNS), _options(catalogue))]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -41,7 +41,7 @@ _OPTIONS = (
 
 
 def _top(key: str) -> Row:
-    anchored = key in ("grid", "model", "train", *fields.PROTOCOLS.values(), *FIXED)
+    anchored = key in ("grid", "model", "train", *fields.SCHEDULES, *FIXED)
     return f"[`{key}`](#{key})" if anchored else f"`{key}`", MEANINGS[key]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.store.folder import Folder
+from keel_lab.store.patient import REFUSED, Patient, passes
 from keel_lab.store.remote import Remote
 from keel_lab.store.stat import Stat
 
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 ENVIRONMENT = "KEEL_LAB_STORAGE"
 DEFAULT = "keel-lab-store"
 _DRIVE = re.compile(r"[A-Za-z]:")
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 
 
 class StorageError(KeelLabError):
     """The storage could not be read or written: full, away, or not permitted. What was there before is still there."""
+
+    exit_code = 2  # of a command that could not begin; a run that has begun ends as incomplete (`launch`)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is worth another try in a moment."""
+        return not isinstance(self.__cause__, OSError) or passes(self.__cause__)
 
 
 class Backend(Protocol):
@@ -79,6 +86,10 @@ class Root:
     def on(cls, filesystem: pafs.FileSystem, base: str, uri: str) -> Root:
         """A root at `base` of an open `pyarrow.fs` file system; `uri` is how it is called."""
         return cls(Remote(filesystem, base), uri)
+
+    def patient(self, say: Callable[[str], None], hurried: Callable[[], bool]) -> Root:
+        """The same root, which tries again for half a minute what fails for a moment; see `store.patient`."""
+        return Root(Patient(self._backend, say, hurried), self.uri)
 
     def __str__(self) -> str:
         return _shown(self.uri)
@@ -156,7 +167,7 @@ class Root:
             if isinstance(error, FileNotFoundError) and not missing:
                 raise
             remedy = "free some space, then go on" if error.errno == errno.ENOSPC else "check that it can be reached"
-            if error.errno in _REFUSED:
+            if error.errno in REFUSED:
                 remedy = f"allow it, or name another place with --storage or {ENVIRONMENT}"
             reason = error.strerror or str(error)
             raise StorageError(f"storage {self}: cannot {doing} {path or 'it'}: {reason}; {remedy}") from error

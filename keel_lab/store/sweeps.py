@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,10 +18,11 @@ from keel_lab.errors import KeelLabError, NewerSchemaError, UsageError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.settings import ALONE, SiblingSettings
 from keel_lab.store.document import DamagedError, check_name, dump, parse
+from keel_lab.store.points import Point, PointFiles
 from keel_lab.store.root import Root
 
 SCHEMA = 1
-_OWN = ("sweep.json", "trials.jsonl", "revisions", "judgements", "lease.lock", "lease.json", "delivered.json")
+_OWN = ("sweep.json", "trials.jsonl", "revisions", "judgements", "points", "lease.lock", "lease.json", "delivered.json")
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +35,7 @@ class StoredSweep:
         collapsed: how many duplicates the plan collapsed.
         revision: from 1; raised by `Sweeps.save` when the content changed under the same name.
         created_at: Unix seconds.
+        points: of a search, as far as it has come; their trials are the last of `trials`.
     """
 
     name: str
@@ -44,6 +46,7 @@ class StoredSweep:
     collapsed: int = 0
     revision: int = 1
     created_at: float = 0.0
+    points: tuple[Point, ...] = ()
 
     @property
     def siblings(self) -> SiblingSettings:
@@ -55,16 +58,37 @@ class StoredSweep:
         """See `Budget.skip_above_divergence`."""
         return bool(self.spec.get("budget", {}).get("skip_above_divergence"))
 
+    @property
+    def rungs(self) -> int:
+        """How many times on its way a trial says its loss: only where a search's pruner may stop it."""
+        search = self.spec.get("search")
+        return int(search["rungs"]) if search and search["pruner"]["name"] != "none" else 0
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """The ids of trials that a search's pruner stopped: they have no result, and need none."""
+        return frozenset(trial_id for point in self.points for trial_id in point.cut)
+
+    def with_points(self, points: Sequence[Point]) -> StoredSweep:
+        """With the points of a search, in place of those it had, and their trials."""
+        before = {planned.trial.id for point in self.points for planned in point.trials}
+        trials = {one.trial.id: one for one in self.trials if one.trial.id not in before}
+        for point in points:
+            for planned in point.trials:
+                trials.setdefault(planned.trial.id, planned)
+        return replace(self, trials=tuple(trials.values()), points=tuple(points))
+
     def content(self) -> tuple[dict[str, Any], bytes]:
         """What two equal sweeps have in common: the body of sweep.json, and trials.jsonl."""
-        lines = "".join(json.dumps(planned.to_json(), ensure_ascii=False) + "\n" for planned in self.trials).encode()
+        planned_trials = self.with_points(()).trials
+        lines = "".join(json.dumps(planned.to_json(), ensure_ascii=False) + "\n" for planned in planned_trials).encode()
         body = {
             "name": self.name,
             "spec": self.spec,
             "thresholds": self.thresholds.model_dump(mode="json"),
             "data": asdict(self.data),
             "collapsed": self.collapsed,
-            "trials": {"count": len(self.trials), "sha256": hashlib.sha256(lines).hexdigest()},
+            "trials": {"count": len(planned_trials), "sha256": hashlib.sha256(lines).hexdigest()},
         }
         return json.loads(json.dumps(body)), lines
 
@@ -103,7 +127,8 @@ class Sweeps:
         document = {**body, "revision": revision, "created_at": sweep.created_at}
         self._root.write(self._path(sweep.name, "trials.jsonl"), lines)
         self._root.write(self._path(sweep.name, "sweep.json"), dump(document, SCHEMA))
-        return replace(sweep, revision=revision)
+        stored = replace(sweep, revision=revision)
+        return stored.with_points(PointFiles(self._root, sweep.name).all()) if "search" in sweep.spec else stored
 
     def load(self, name: str) -> StoredSweep:
         """The sweep's newest revision.
@@ -116,7 +141,7 @@ class Sweeps:
         place = f"{self._root}/{path}"
         try:
             content = self._root.read(path)
-            return _sweep(content, place, self._trial_lines(name, parse(content, place, SCHEMA)))
+            sweep = _sweep(content, place, self._trial_lines(name, parse(content, place, SCHEMA)))
         except FileNotFoundError:
             raise UsageError(self._no_such(name)) from None
         except NewerSchemaError:
@@ -127,6 +152,7 @@ class Sweeps:
                 f"{what}; restore it from a backup or {name}/revisions, or delete it and run the sweep file again: "
                 "finished trials are reused"
             ) from error
+        return sweep.with_points(PointFiles(self._root, name).all()) if "search" in sweep.spec else sweep
 
     def find(self, name: str) -> StoredSweep | None:
         """The sweep's newest revision, or None if there is no such sweep; raises as `load` otherwise."""

@@ -17,7 +17,8 @@ from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.executor import Progress
 from keel_lab.settings import ModelSettings, RampSchedule, TrainSettings
-from keel_lab.track.mlflow_tracker import NOTE_LIMIT, MlflowTracker, experiment_note
+from keel_lab.track.mlflow_tracker import MlflowTracker
+from keel_lab.track.note import NOTE_LIMIT, experiment_note
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
 
@@ -77,7 +78,9 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(root):
-    opening = MlflowTracker(SimpleNamespace(name="opening", spec={}, trials=()), str(root), uri_of(root), Cursor())
+    opening = MlflowTracker(
+        SimpleNamespace(name="opening", spec={}, trials=(), data=None), str(root), uri_of(root), Cursor()
+    )
     assert opening.close() == ()
     from mlflow.tracking import MlflowClient
 
@@ -101,7 +104,7 @@ class Rig:
             "grid": {"seed": [0, 1, 2]},
             "ramp": {"steps": STEPS},
         }
-        self.sweep = SimpleNamespace(name=name, spec=spec, trials=self.trials)
+        self.sweep = SimpleNamespace(name=name, spec=spec, trials=self.trials, data=None)
 
     def open(self, uri=None):
         return MlflowTracker(self.sweep, str(self.root), uri or uri_of(self.root), self.cursor)
@@ -467,6 +470,6 @@ def test_a_wrong_uri_is_refused_before_anything_runs(rig):
 
 
 def test_a_long_sweep_file_is_cut_in_the_description():
-    note = experiment_note("Why?", "\n".join(f"key{i}: {i}" for i in range(2000)))
+    note = experiment_note("Why?", "\n".join(f"key{i}: {i}" for i in range(2000)), {"there": "#/x"}, "/store")
     assert len(note) <= NOTE_LIMIT
-    assert note.endswith("sweep.yaml of the summary run\n```\n")
+    assert note.endswith("# ... the rest: sweep.yaml\n```\n")
