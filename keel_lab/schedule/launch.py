@@ -159,6 +159,8 @@ def say(text: str) -> None:
 
 
 def _something_left(opened: OpenedSweep, root: Root) -> bool:
+    if opened.points is not None:
+        return True  # who knows what a search will ask
     settled = settled_results(Trials(root), opened.plan.trials, opened.spec.thresholds, opened.spec.siblings)
     return any(one.trial.id not in settled for one in with_forks(opened.plan.trials, settled, opened.spec.siblings))
 
