@@ -58,7 +58,7 @@ REPORTS = ("text", "csv", "json")
 class Chaos:
     """One sweep and all that is done to it."""
 
-    def __init__(self, folder: Path, faults: int, seed: int, library: Path | None) -> None:
+    def __init__(self, folder: Path, faults: int, seed: int, library: Path) -> None:
         self._random = random.Random(seed)
         self._folder, self._left = folder, faults
         place = folder / "place"
@@ -68,8 +68,11 @@ class Chaos:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place], check=True)
         offset = folder / "offset"
         offset.write_text("0")
-        clock = {} if library is None else {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
-        self._environment = {**SOON, **clock, "CHAOS_SLEEP": "0.02"}
+        clock = {
+            "LD_PRELOAD": str(library),
+            "JUMPING_CLOCK": str(offset),
+        }  # Ray's own waits would hang: the kernel's clock stays
+        self._environment = {"ray": {**SOON, "CHAOS_SLEEP": "0.02"}, "local": {**clock, "CHAOS_SLEEP": "0.01"}}
         self.scene = Scene(self._random, place, place / "store", offset, mounted, self._rival)
         self.done: Counter[str] = Counter()
         self.drivers: Counter[str] = Counter()
@@ -83,7 +86,10 @@ class Chaos:
             calm = self._start_and_strike() == 0 and before == 0
 
     def close(self) -> None:
-        """Unmounts."""
+        """Ends the driver, if one is left, and unmounts."""
+        if self.scene.driver is not None:
+            self.scene.driver.kill()
+            self.scene.driver.wait()
         if self.scene.mounted:
             subprocess.run(["umount", "-l", self.scene.place], check=True)
 
@@ -92,10 +98,10 @@ class Chaos:
         log = self._folder / "stderr.txt"
         with log.open("w") as sink:
             driver = self.scene.driver = keel_lab(
-                self._folder, self.scene.store, self._words(), executor, self._environment, sink
+                self._folder, self.scene.store, self._words(), executor, self._environment[executor], sink
             )
         self.drivers[executor] += 1
-        _wait(lambda: driver.poll() is not None or "started" in log.read_text())
+        _wait(lambda: driver.poll() is not None or "started" in log.read_text(), log)
         while self._left and driver.poll() is None:
             time.sleep(self._random.uniform(0.05, 0.8))
             if driver.poll() is None and self._strike(executor).ends:
@@ -131,7 +137,9 @@ class Chaos:
         return fault
 
     def _rival(self) -> int:
-        rival = keel_lab(self._folder, self.scene.store, self._words(), "local", self._environment, subprocess.DEVNULL)
+        rival = keel_lab(
+            self._folder, self.scene.store, self._words(), "local", self._environment["local"], subprocess.DEVNULL
+        )
         return rival.wait(PATIENCE)
 
 
@@ -198,11 +206,11 @@ def compare(folder: Path, calm: Path, shaken: Path) -> str:
     )
 
 
-def _wait(true: Callable[[], bool]) -> None:
+def _wait(true: Callable[[], bool], log: Path) -> None:
     until = time.monotonic() + PATIENCE
     while not true():
         if time.monotonic() > until:
-            raise SystemExit("a driver never began")
+            raise SystemExit(f"a driver never began and said:\n{log.read_text()}")
         time.sleep(0.05)
 
 

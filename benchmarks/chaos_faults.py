@@ -24,7 +24,8 @@ class Fault(NamedTuple):
         weight: how often it is drawn, beside the others.
         strike: does it; says whether there was something to do it to.
         ends: whether the driver is expected to end by it.
-        needs: `ray` for what only a driver with Ray has, `driver` for any driver, `` for what hits the storage alone.
+        needs: `ray` for what only a driver with Ray has, `local` for one without, `driver` for any, "" for what hits
+            the storage alone.
     """
 
     name: str
@@ -90,7 +91,7 @@ def kill(title: str, number: int) -> Callable[[Scene], bool]:
 
 def freeze(scene: Scene) -> bool:
     """A worker that stands still for a second, as on a machine that swaps."""
-    pid = scene.process("ray::_attempt")
+    pid = scene.process("ray::run_attempt")
     if pid is None:
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -172,7 +173,7 @@ def clock(scene: Scene) -> bool:
     return True
 
 
-WORKER = "ray::_attempt"
+WORKER = "ray::run_attempt"
 FAULTS = (
     Fault("worker SIGKILL", 5, kill(WORKER, signal.SIGKILL), needs="ray"),
     Fault("worker SIGTERM", 4, kill(WORKER, signal.SIGTERM), needs="ray"),
@@ -185,7 +186,7 @@ FAULTS = (
     ),
     Fault("driver SIGTERM", 1, lambda scene: scene.signal(signal.SIGTERM), ends=True, needs="driver"),
     Fault("second driver", 0.6, lambda scene: scene.rival() == 2, needs="driver"),
-    Fault("clock set", 3, clock),
+    Fault("clock set", 3, clock, needs="local"),
     Fault("result torn", 1.5, tear("trials/*/result.json")),
     Fault("curve damaged", 1.5, flip("trials/*/curve*.parquet")),
     Fault("curve lost", 1, lose("trials/*/curve*.parquet")),

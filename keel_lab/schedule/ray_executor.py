@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import signal
 import threading
@@ -16,13 +15,12 @@ from typing import Any
 from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
-from keel_lab.schedule.limits import Limits, overtime, until_sigterm
+from keel_lab.schedule.limits import overtime
 from keel_lab.schedule.ray_cluster import RayCluster, demand, fits, refusal
-from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
+from keel_lab.schedule.ray_mailbox import DriverMailbox
+from keel_lab.schedule.ray_tasks import check_trial, failure_of, remote, run_attempt
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
-
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
@@ -75,7 +73,7 @@ class RayExecutor:
                 try:
                     problem = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
                     if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
                         left.append(trial)
                         continue
@@ -144,7 +142,7 @@ class RayExecutor:
 
     def _begin(self) -> None:
         """What lives as long as one connection to Ray."""
-        self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
+        self._run, self._preflight = remote(run_attempt), remote(check_trial)
         self._mailbox = DriverMailbox()
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
         self._flight: dict[str, tuple[Task, Any]] = {}  # with its reference: Ray forgets a task whose one is gone
@@ -163,7 +161,7 @@ class RayExecutor:
         if trial_id in self._overdue:
             self._overdue.discard(trial_id)
             outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
-        failure = outcome if isinstance(outcome, Failure) else _failure(outcome, host)
+        failure = outcome if isinstance(outcome, Failure) else failure_of(outcome, host)
         return Finished(task, failure=failure, node=node)
 
     def _end_overdue(self) -> None:
@@ -216,46 +214,3 @@ class RayExecutor:
         wanted = demand(trial.resources)
         places = {"label_selector": {NODE: f"!in({','.join(sorted(self._avoided))})"}} if self._avoided else {}
         return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], **places)
-
-
-def _remote(function: Any) -> Any:
-    import ray
-
-    return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
-
-
-def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    _limit_threads(task.trial.resources.cpus)
-    from keel_lab.schedule.worker import attempt
-
-    limits = Limits(task.seconds)
-    with until_sigterm(limits):
-        return attempt(task, mailbox, limits)
-
-
-def _check_trial(trial: Trial) -> str | None:
-    _limit_threads(trial.resources.cpus)
-    from keel_lab.schedule.worker import preflight
-
-    return preflight(trial)
-
-
-def _limit_threads(cpus: int) -> None:
-    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
-    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
-
-
-def _failure(error: BaseException, host: str) -> Failure:
-    """What a task's death means: Ray names the kinds, and its long texts are cut to their first sentence."""
-    from ray import exceptions
-
-    if isinstance(error, exceptions.RayTaskError):  # our own code on the worker, such as a package that lacks there
-        error = error.cause
-    kind, message = FailureKind.CRASH, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-    if isinstance(error, exceptions.WorkerCrashedError):
-        message = "the worker process died (killed, or crashed in native code)"
-    elif isinstance(error, exceptions.OutOfMemoryError):
-        kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
-    elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, "the node was lost"
-    return Failure(kind, message, host)
