@@ -68,10 +68,8 @@ class Chaos:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place], check=True)
         offset = folder / "offset"
         offset.write_text("0")
-        clock = {
-            "LD_PRELOAD": str(library),
-            "JUMPING_CLOCK": str(offset),
-        }  # Ray's own waits would hang: the kernel's clock stays
+        # Ray keeps its clock: its waits hang where only the processes' clock is off, and not the kernel's as well.
+        clock = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
         self._environment = {"ray": {**SOON, "CHAOS_SLEEP": "0.02"}, "local": {**clock, "CHAOS_SLEEP": "0.01"}}
         self.scene = Scene(self._random, place, place / "store", offset, mounted, self._rival)
         self.done: Counter[str] = Counter()
