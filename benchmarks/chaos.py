@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from benchmarks.chaos_faults import FAULTS, MOUNTED, Fault, Scene, build_clock
+from benchmarks.chaos_faults import FAULTS, MOUNTED, SOON, Fault, Scene, build_clock
 from keel_lab.store.committed import read_file, read_result
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
@@ -43,14 +43,9 @@ divergence: {confirm_samples: 20}
 resources: {cpus: 1, memory: 64MiB}
 siblings: {reference: false}
 """
-SOON = {  # Ray notices a dead raylet in seconds, not in a quarter of a minute
-    "RAY_health_check_initial_delay_ms": "500",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
-}
 EXPECTED = {0, 1, 2, 3, 130, 143, -9}  # exit codes of drivers that things are done to
-WITHOUT_RAY = 0.5  # of the drivers
+PACE = 0.05  # seconds a step
+WITHOUT_RAY = 0.25  # of the drivers
 DAMAGES = 5  # to what is stored, where a sweep is complete before all faults have struck
 REPORTS = ("text", "csv", "json")
 
@@ -70,7 +65,8 @@ class Chaos:
         offset.write_text("0")
         # Ray keeps its clock: its waits hang where only the processes' clock is off, and not the kernel's as well.
         clock = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
-        self._environment = {"ray": {**SOON, "CHAOS_SLEEP": "0.02"}, "local": {**clock, "CHAOS_SLEEP": "0.01"}}
+        pace = {"CHAOS_SLEEP": str(PACE)}
+        self._environment = {"ray": {**SOON, **pace}, "local": {**clock, **pace}}
         self.scene = Scene(self._random, place, place / "store", offset, mounted, self._rival)
         self.done: Counter[str] = Counter()
         self.drivers: Counter[str] = Counter()
@@ -132,6 +128,7 @@ class Chaos:
             time.sleep(0.05)
         self.done[fault.name] += 1
         self._left -= 1
+        sys.stderr.write(f"{sum(self.done.values())}: {fault.name}\n")
         return fault
 
     def _rival(self) -> int:
