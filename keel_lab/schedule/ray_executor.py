@@ -15,9 +15,10 @@ from typing import Any
 from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
-from keel_lab.schedule.limits import Limits, overtime, until_sigterm
+from keel_lab.schedule.limits import overtime
 from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
-from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
+from keel_lab.schedule.ray_mailbox import DriverMailbox
+from keel_lab.schedule.ray_tasks import check_trial, failure_of, remote, run_attempt, run_together
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
@@ -86,7 +87,7 @@ class RayExecutor:
                 try:
                     problem = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
                     if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
                         left.append(trial)
                         continue
@@ -163,8 +164,8 @@ class RayExecutor:
 
     def _begin(self) -> None:
         """What lives as long as one connection to Ray."""
-        self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
-        self._together = _remote(_attempt_together)
+        self._run, self._preflight = remote(run_attempt), remote(check_trial)
+        self._together = remote(run_together)
         self._mailbox = DriverMailbox()
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
         self._flight: dict[str, tuple[Task, Any]] = {}  # with its reference: Ray forgets a task whose one is gone
@@ -184,7 +185,7 @@ class RayExecutor:
         if trial_id in self._overdue:
             self._overdue.discard(trial_id)
             outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
-        failure = outcome if isinstance(outcome, Failure) else _failure(outcome, host)
+        failure = outcome if isinstance(outcome, Failure) else failure_of(outcome, host)
         return Finished(task, failure=failure, node=node)
 
     def _end_overdue(self) -> None:
@@ -253,47 +254,3 @@ class RayExecutor:
     @property
     def _places(self) -> dict[str, str] | None:
         return {NODE: f"!in({','.join(sorted(self._avoided))})"} if self._avoided else None
-
-
-def _remote(function: Any) -> Any:
-    import ray
-
-    return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
-
-
-def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    from keel_lab.schedule.worker import attempt, limit_threads
-
-    limit_threads(task.trial.resources.cpus)
-    limits = Limits(task.seconds)
-    with until_sigterm(limits):
-        return attempt(task, mailbox, limits)
-
-
-def _attempt_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:
-    from keel_lab.schedule.ray_group import attempt
-
-    return attempt(task, mailbox, selector)
-
-
-def _check_trial(trial: Trial) -> str | None:
-    from keel_lab.schedule.worker import limit_threads, preflight
-
-    limit_threads(trial.resources.cpus)
-    return preflight(trial)
-
-
-def _failure(error: BaseException, host: str) -> Failure:
-    """What a task's death means: Ray names the kinds, and its long texts are cut to their first sentence."""
-    from ray import exceptions
-
-    if isinstance(error, exceptions.RayTaskError):  # our own code on the worker, such as a package that lacks there
-        error = error.cause
-    kind, message = FailureKind.CRASH, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-    if isinstance(error, exceptions.WorkerCrashedError):
-        message = "the worker process died (killed, or crashed in native code)"
-    elif isinstance(error, exceptions.OutOfMemoryError):
-        kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
-    elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, "the node was lost"
-    return Failure(kind, message, host)

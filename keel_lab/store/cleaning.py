@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from keel_lab.store.committed import path_of
+from keel_lab.store.document import is_name
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
 
@@ -57,7 +58,7 @@ def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
         keep: `last` keeps each trial's last checkpoint and deletes those for forks; `none` deletes both.
         dry_run: only count.
     """
-    trial_ids = root.list("trials")
+    trial_ids = list(filter(is_name, root.list("trials")))
     finished = Trials(root).results(trial_ids)
     trials = files = size = 0
     for trial_id in finished:
