@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import queue
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
+from keel_lab.schedule.node_losses import NodeLosses
 from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
-from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
+from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox, beside_driver
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
+NODE_LOST = "the node was lost"
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 
 
@@ -40,12 +43,14 @@ class RayExecutor:
         self._resources = resources
         self._stop = False
         self._closed = False
-        self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
-        self._refs: dict[Future[Any], Any] = {}  # Ray forgets a task whose reference is gone
+        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._flight: dict[Future[Any], tuple[Task, Any]] = {}  # Ray forgets a task whose reference is gone
+        self._lost: deque[Finished] = deque()
         self._hosts: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
         self._cluster = RayCluster(address, runtime_env)
+        self._losses = NodeLosses(self._cluster)
         try:
             self._check(resources)
             self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
@@ -81,21 +86,26 @@ class RayExecutor:
         mailbox = self._mailbox.for_trial()
         if task.trial.resources.workers == 1:
             ref = self._with(self._run, task.trial).remote(task, mailbox)
-        else:  # it only waits; Ray Train asks for what its workers need
-            places = self._places
-            ref = self._together.options(num_cpus=0, label_selector=places).remote(task, mailbox, places)
+        else:  # it only waits, here; Ray Train asks for what its workers need
+            options = self._together.options(num_cpus=0, scheduling_strategy=beside_driver())
+            ref = options.remote(task, mailbox, self._places)
         future = ref.future()
-        self._refs[future] = ref
-        future.add_done_callback(lambda done: self._done.put((task, done)))
+        self._flight[future] = task, ref
+        future.add_done_callback(self._done.put)
 
     def next_done(self, timeout: float) -> Finished | None:
         """See `Executor.next_done`."""
         self._mailbox.exchange(self._stop)
+        self._give_up_on_lost_nodes()
+        if self._lost:
+            return self._lost.popleft()
         try:
-            task, future = self._done.get(timeout=timeout)
+            future = self._done.get(timeout=timeout)
         except queue.Empty:
             return None
-        del self._refs[future]
+        if future not in self._flight:  # given up before
+            return None
+        task, _ = self._flight.pop(future)
         error = future.exception()
         outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
         node = self._nodes.pop(task.trial.id, "")
@@ -107,9 +117,10 @@ class RayExecutor:
         """See `Executor.progress`."""
         self._mailbox.exchange(self._stop)
         news = self._mailbox.take()
-        placed = [item for item in news if item.info.get("host")]
+        # a trial's first news says where it runs; an attempt on a lost node may still speak when that comes back
+        placed = [item for item in news if item.info.get("node") and not self._losses.known(str(item.info["node"]))]
         self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
-        self._nodes |= {item.trial_id: str(item.info.get("node", "")) for item in placed}
+        self._nodes |= {item.trial_id: str(item.info["node"]) for item in placed}
         return news
 
     def request_stop(self) -> None:
@@ -129,6 +140,23 @@ class RayExecutor:
         if not self._closed:
             self._closed = True
             self._cluster.close()
+
+    def _give_up_on_lost_nodes(self) -> None:
+        """Takes what ran on them as failed, and queues again what nobody knows to run: it may be waiting there."""
+        import ray
+
+        lost = self._losses.new()
+        for future, (task, ref) in list(self._flight.items()) if lost else ():
+            node = self._nodes.get(task.trial.id, "")
+            if node and node not in lost:
+                continue
+            del self._flight[future]
+            if node:
+                failure = Failure(FailureKind.PREEMPTED, NODE_LOST, self._hosts.get(task.trial.id, ""))
+                self._lost.append(Finished(task, failure=failure, node=self._nodes.pop(task.trial.id)))
+            else:
+                ray.cancel(ref)
+                self.submit(task)
 
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()
@@ -185,5 +213,5 @@ def _failure(error: BaseException, host: str) -> Failure:
     elif isinstance(error, exceptions.OutOfMemoryError):
         kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
     elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, "the node was lost"
+        kind, message = FailureKind.PREEMPTED, NODE_LOST
     return Failure(kind, message, host)
