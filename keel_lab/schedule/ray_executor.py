@@ -49,6 +49,9 @@ class RayExecutor:
         self._hosts: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._avoided: set[str] = set()
+        self._died_on: dict[
+            str, set[str]
+        ] = {}  # by trial id: a host that breaks trials is idle first, and takes the next
         self._cluster = RayCluster(address, runtime_env)
         self._losses = NodeLosses(self._cluster)
         try:
@@ -88,7 +91,7 @@ class RayExecutor:
             ref = self._with(self._run, task.trial).remote(task, mailbox)
         else:  # it only waits, here; Ray Train asks for what its workers need
             options = self._together.options(num_cpus=0, scheduling_strategy=beside_driver())
-            ref = options.remote(task, mailbox, self._places)
+            ref = options.remote(task, mailbox, self._places(task.trial))
         future = ref.future()
         self._flight[future] = task, ref
         future.add_done_callback(self._done.put)
@@ -111,6 +114,8 @@ class RayExecutor:
         node = self._nodes.pop(task.trial.id, "")
         if isinstance(outcome, TrialResult):
             return Finished(task, result=outcome, node=node)
+        if node:
+            self._died_on.setdefault(task.trial.id, set()).add(node)
         return Finished(task, failure=outcome, node=node)
 
     def progress(self) -> Sequence[Progress]:
@@ -167,12 +172,15 @@ class RayExecutor:
     def _with(self, function: Any, trial: Trial) -> Any:
         wanted = demand(trial.resources)
         return function.options(
-            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places
+            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places(trial)
         )
 
-    @property
-    def _places(self) -> dict[str, str] | None:
-        return {NODE: f"!in({','.join(sorted(self._avoided))})"} if self._avoided else None
+    def _places(self, trial: Trial) -> dict[str, str] | None:
+        """Not on a node that is avoided nor, while there are others, on one on which the trial has died."""
+        died = self._died_on.get(trial.id, set())
+        others = self._cluster.nodes(but_for=self._avoided | died) if died else []
+        out = self._avoided | died if capacity(others, trial.resources) else self._avoided
+        return {NODE: f"!in({','.join(sorted(out))})"} if out else None
 
 
 def _remote(function: Any) -> Any:
