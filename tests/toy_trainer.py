@@ -108,7 +108,12 @@ def _step(trial: Trial, step: int, memory: float, broken: bool) -> tuple[Step, f
 
 
 def _process() -> dict[str, object]:
-    return {"runs_here": runs_here, "pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    return {
+        "runs_here": runs_here,
+        "pid": os.getpid(),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
 
 
 def _note_start(trial: Trial, report: Report) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keel_lab.result import Failure, FailureKind, TrialResult
@@ -10,12 +11,28 @@ from keel_lab.schedule.limits import Limits, until_sigterm
 from keel_lab.schedule.ray_mailbox import RayMailbox
 from keel_lab.trial import Trial
 
+NODE_LOST = "the node was lost"
+NODE = "ray.io/node-id"  # the label that Ray gives every node
+
 
 def remote(function: Any) -> Any:
     """The function as a Ray task that is never retried by Ray."""
     import ray
 
     return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
+
+
+def with_demand(function: Any, wanted: Mapping[str, float], places: Mapping[str, str] | None) -> Any:
+    """The Ray task with what it occupies, and where it may run."""
+    return function.options(
+        num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=places
+    )
+
+
+def not_on(nodes: Iterable[str]) -> dict[str, str] | None:
+    """The label selector for all nodes but these, by their ids; None for any node."""
+    out = ",".join(sorted(nodes))
+    return {NODE: f"!in({out})"} if out else None
 
 
 def run_attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
@@ -55,5 +72,5 @@ def failure_of(error: BaseException, host: str) -> Failure:
     elif isinstance(error, exceptions.OutOfMemoryError):
         kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
     elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, "the node was lost"
+        kind, message = FailureKind.PREEMPTED, NODE_LOST
     return Failure(kind, message, host)
