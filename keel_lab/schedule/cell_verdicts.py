@@ -79,7 +79,7 @@ class CellVerdicts:
         assert self._awaited is not None
 
     def of(self, planned: PlannedTrial) -> Verdict | None:
-        """What an earlier run said of it beside its siblings, if that says more than the trial by itself."""
+        """What is known of it beside its siblings so far, if that says more than the trial by itself."""
         return self._worse.get(planned.trial.id)
 
     def settled(self, planned: PlannedTrial) -> None:
@@ -130,7 +130,11 @@ class CellVerdicts:
         if verdict is None:
             return None
         self._new[planned.trial.id] = self._known[planned.trial.id] = verdict
-        return (planned, verdict) if self._says_more(planned, verdict) else None
+        self._worse.pop(planned.trial.id, None)
+        if not self._says_more(planned, verdict):
+            return None
+        self._worse[planned.trial.id] = verdict
+        return planned, verdict
 
     def _lacks(self, planned: PlannedTrial) -> set[str]:
         return {one for one in (planned.trial.id, *self._beside.siblings(planned)) if one not in self._settled}

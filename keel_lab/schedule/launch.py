@@ -21,7 +21,7 @@ from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
-from keel_lab.schedule.progress import open_display
+from keel_lab.schedule.progress import Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.settled import settled_results
@@ -49,6 +49,7 @@ class LaunchOptions:
         tracking: MLflow's URI, or `off`.
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
         max_failures: instead of the sweep's `budget.max_failures`.
+        progress: what is shown meanwhile, see `progress.MODES`.
     """
 
     executor: str = "ray"
@@ -56,6 +57,7 @@ class LaunchOptions:
     tracking: str | None = None
     again: frozenset[str] | None = None
     max_failures: int | None = None
+    progress: Mode = "auto"
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,9 @@ def launch(
             mirror = None
             if opened.points is not None:
                 proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
-            table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
-            with closing(open_display(sys.stderr, table=table)) as display:
+            piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
+            mode: Mode = "lines" if piped else options.progress
+            with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
                 try:
                     summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
                 except StorageError as error:
