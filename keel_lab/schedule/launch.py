@@ -114,7 +114,8 @@ def launch(
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
             budget = _budget(opened, options)
-            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            skip = budget.skip_above_divergence
+            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=skip, by_information=True)
             mirror = None
             if opened.points is not None:
                 proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
