@@ -122,6 +122,7 @@ class _Run:
             self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         for judged in self._cells.finish():
             self._beside(*judged)
+        self._executor.listen(lambda news: ())  # it lives on, and need not keep all this alive
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
