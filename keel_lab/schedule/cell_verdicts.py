@@ -92,6 +92,11 @@ class CellVerdicts:
             if not missing:
                 self._ready.append(waiting)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether `next` has something to do."""
+        return bool(self._ready)
+
     def next(self) -> Judged | None:
         """Judges one of those whose siblings are all in; what says more than the trial by itself is returned."""
         while self._ready:

@@ -53,9 +53,13 @@ class _Unit:
         return [at for at in sorted(self.left) if self.good < at < self.bad]
 
     def priority(self) -> Priority:
-        """Small is soon: boundaries before fillings, first seeds before second ones, then whoever had least."""
-        started = len(self.trials) - len(self.left) if self.grid else 0
-        return not self.within, self.seed, started, self.place
+        """Small is soon: boundaries before fillings, first seeds before second ones.
+
+        Boundaries are looked for in all families at once; then one is filled after the other, to be whole early.
+        """
+        filling = not self.within
+        started = len(self.trials) - len(self.left) if self.grid and not filling else 0
+        return filling, self.seed, started, self.place
 
     def take(self) -> PlannedTrial:
         """The trial that tells most of it now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -129,6 +130,8 @@ def launch(
                     summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
                 except StorageError as error:
                     raise _left(error, sweep, interrupts) from error
+            if executor.is_open:
+                gc.collect()  # what ran thousands of trials refers to itself; the report needs the room
         if mirror is not None:
             sweep = Sweeps(root).load(sweep.name)
             say(mirror.where() or mirror.warning or "")

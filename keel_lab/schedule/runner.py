@@ -133,7 +133,7 @@ class _Run:
             if not self._flight:
                 return
             held.check()
-            done = self._executor.next_done(POLL)
+            done = self._executor.next_done(0.0 if self._cells.waiting else POLL)
             if done is not None:
                 self._ended(done)
             judged = self._cells.next()
