@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple, get_type_hints
 
 from keel_lab.errors import NewerSchemaError
@@ -181,7 +182,14 @@ def result_of(row: Row) -> TrialResult:
 
 @functools.lru_cache(maxsize=20_000)
 def _parsed(result: str) -> TrialResult:
-    return TrialResult.from_json(json.loads(result))
+    told = TrialResult.from_json(json.loads(result))
+    return replace(told, thresholds=_shared(json.dumps(dict(told.thresholds))))
+
+
+@functools.cache
+def _shared(thresholds: str) -> Mapping[str, object]:
+    """One object for the equal thresholds of many results."""
+    return dict(json.loads(thresholds))
 
 
 def _number(facts: Mapping[str, object], name: str) -> float:
