@@ -184,26 +184,21 @@ class NativeStack:
     def _sandbox(self, container: Container) -> list[str]:
         """Bubblewrap's arguments: read-only programs, and of writable places what the service declares."""
         service, image = container.service, container.image
-        places = [(self._folder / name, f"/etc/{name}", "--ro-bind") for name in ("hosts", "resolv.conf", "passwd")]
+        words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname"]
+        words += [container.name, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
         for place in [] if service.get("read_only") else ["/tmp", *image.writable]:
-            places.append((self._kept(container, f"layer/{container.name}{place}"), place, "--bind"))
+            words += _mounted("--bind", self._kept(container, f"layer/{container.name}{place}"), place)
+        for place in service.get("tmpfs", []):
+            words += ["--perms", "1777", "--tmpfs", place]
+        for program in PROGRAMS:
+            link = program.is_symlink()
+            words += _mounted("--symlink" if link else "--ro-bind", program.readlink() if link else program, program)
+        for name in ("hosts", "resolv.conf", "passwd"):
+            words += _mounted("--ro-bind", self._folder / name, f"/etc/{name}")
         for volume in service.get("volumes", []):
             source, target, mode = volume.split(":")
             origin = Path(source) if source.startswith("/") else self._kept(container, f"volumes/{source}")
-            places.append((origin, target, "--ro-bind" if mode == "ro" else "--bind"))
-        words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname"]
-        words += [container.name, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
-        for parent in dict.fromkeys(
-            _parents([*map(str, PROGRAMS), *(target for _, target, _ in places), image.folder])
-        ):
-            words += ["--perms", "0755", "--dir", parent]  # bubblewrap would make it for root alone
-        for program in PROGRAMS:
-            link = program.is_symlink()
-            words += ["--symlink" if link else "--ro-bind", str(program.readlink() if link else program), str(program)]
-        for place in service.get("tmpfs", []):
-            words += ["--perms", "1777", "--tmpfs", place]
-        for origin, target, option in places:
-            words += [option, str(origin), target]
+            words += _mounted("--ro-bind" if mode == "ro" else "--bind", origin, target)
         words += ["--clearenv"]
         for key, value in container.environment.items():
             words += ["--setenv", key, value]
@@ -224,9 +219,15 @@ def _as(container: Container) -> list[str]:
     return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *dropped, "--"]
 
 
-def _parents(places: Iterable[str]) -> Iterable[str]:
-    """The folders above each place, outermost first."""
-    return [str(parent) for place in places for parent in reversed(Path(place).parents[:-1])]
+def _mounted(option: str, source: Path, target: Path | str) -> list[str]:
+    """Bubblewrap's words for one place, and for the folders above it, which it would make for root alone."""
+    above = [str(parent) for parent in reversed(Path(target).parents[:-1])]
+    return [
+        *(word for parent in above for word in ("--perms", "0755", "--dir", parent)),
+        option,
+        str(source),
+        str(target),
+    ]
 
 
 def _inner(container: Container) -> int | None:
