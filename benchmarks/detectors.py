@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.corpus import CURVES, PARTS, LABELS, Case, load_cases
+from benchmarks.corpus import CURVES, LABELS, PARTS, Case, load_cases
 from benchmarks.detector_scores import Answer, Answered, Scores, faults, lr_ratio, onset_off, score
 from benchmarks.detector_tables import agreement, aligned, described, fault_table, mode_table, verdict_table
 from benchmarks.published_rules import RULES, Rule, first_alarm

@@ -71,6 +71,7 @@ class TrialModule(LightningModule):
     def configure_model(self) -> None:
         """Splits the model over the ranks, before there is an optimizer, where the strategy is to do so."""
         if self._ranks.size > 1 and self._trial.resources.strategy == "fsdp" and not self._is_split:
+            assert self.device_mesh is not None  # its strategy has set it
             split(self.model, self.device_mesh["data_parallel"])
             self._clipping = Clipping(self.model, self._trial.train)  # the parameters are others now
             self._is_split = True

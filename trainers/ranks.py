@@ -35,7 +35,9 @@ def join(rank: int, size: int, host: str, port: int, interface: str, listener: i
     """
     for library in ("GLOO", "NCCL"):
         os.environ.setdefault(f"{library}_SOCKET_IFNAME", interface)
-    store = distributed.TCPStore(host, port, size, is_master=rank == 0, master_listen_fd=listener)
+    store = distributed.TCPStore(  # type: ignore[attr-defined]
+        host, port, size, is_master=rank == 0, master_listen_fd=listener
+    )
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, store=store, rank=rank, world_size=size)
 

@@ -10,7 +10,7 @@ import os
 import warnings
 from typing import Any, TypeVar
 
-from lightning.fabric.plugins.environments import ClusterEnvironment
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, ParallelStrategy
 from torch.distributed.device_mesh import DeviceMesh

@@ -7,6 +7,7 @@ measured again.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -214,7 +215,9 @@ def _importance(
     for number, objective in enumerate(search.objectives):
         sign = 1.0 if objective.direction == "minimize" else -1.0  # the measure is about what makes it low
         names = [one.name for one in parameters if objective.needs == "schedule" or not one.key.startswith("schedule.")]
-        shares = optuna.importance.get_param_importances(study, params=names, target=_target(number, sign))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that low is taken for good, as the sign sees to
+            shares = optuna.importance.get_param_importances(study, params=names, target=_target(number, sign))
         found[objective.name] = dict(shares)
     return found
 

@@ -94,7 +94,10 @@ def _importance(search: Search) -> Table:
         {name for shares in search.importance.values() for name in shares},
         key=lambda name: -max(shares.get(name, 0.0) for shares in search.importance.values()),
     )
-    rows = tuple((name, *(f"{shares.get(name, 0.0):.2f}" for shares in search.importance.values())) for name in names)
+    rows = tuple(
+        (name, *(f"{shares[name]:.2f}" if name in shares else "-" for shares in search.importance.values()))
+        for name in names
+    )
     return Table(
         f"Importance of the parameters: {search.sweep.stored.name}, {search.name}",
         ("parameter",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,6 +108,12 @@ class GridTable:
         for cell in self.cells:
             groups.setdefault(cell.variant, []).append(cell)
         return {variant: tuple(sorted(cells, key=lambda cell: cell.lr)) for variant, cells in groups.items()}
+
+    @cached_property
+    def usual(self) -> int:
+        """How many seeds most cells' validation losses stand on."""
+        counts = Counter(value.n for cell in self.cells if (value := cell.mean(VALIDATION)) is not None)
+        return max(counts, key=lambda n: (counts[n], n), default=0)
 
     def response(self, variant: Variant, metric: Metric) -> Response:
         """How a metric of a variant responds to the LR."""

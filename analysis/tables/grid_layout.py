@@ -75,7 +75,7 @@ def _words(table: GridTable, metric: Metric, variant: Variant | None, lrs: Seque
     if variant is None:
         return ["-"] * (len(lrs) + (len(lrs) > 1))
     cells, found = {cell.lr: cell for cell in table.variants[variant]}, table.response(variant, metric)
-    several, usual = len(cells) > 1, _usual(table)
+    several, usual = len(cells) > 1, table.usual
     words = [_cell(cells[lr], metric, several and lr == found.best, usual) if lr in cells else "-" for lr in lrs]
     return [*words, *((found.words(),) if len(lrs) > 1 else ())]
 
@@ -101,12 +101,6 @@ def _number(metric: Metric, value: Mean) -> str:
     if value.low is None or value.high is None:
         return text
     return f"{text} [{format(value.low, digits).rstrip('.')}, {format(value.high, digits).rstrip('.')}]"
-
-
-def _usual(table: GridTable) -> int:
-    """How many seeds most cells stand on."""
-    counts = [value.n for cell in table.cells if (value := cell.mean(VALIDATION)) is not None]
-    return max(counts, key=lambda count: (counts.count(count), count), default=0)
 
 
 def _notes(table: GridTable) -> list[str]:
@@ -139,7 +133,7 @@ def _measure(table: GridTable) -> list[str]:
     )
     survivors = any(cell.diverged for cell in table.cells)
     notes = [
-        f"Mean over n seeds, {spread}; n = {_usual(table)} where a cell does not say otherwise. Validation loss in "
+        f"Mean over n seeds, {spread}; n = {table.usual} where a cell does not say otherwise. Validation loss in "
         "nats a token, perplexity is exp of it (of its mean, of its interval)."
         + (" Where some seeds diverged, it is a mean of the survivors, which flatters." if survivors else "")
     ]

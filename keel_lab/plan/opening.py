@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +32,7 @@ class OpenedSweep:
     Attributes:
         notes: what the user should hear before it runs.
         points: of a search, the cells it searches and the trials of its points.
+        origin: the stored sweep that this is, if it was opened by its name.
     """
 
     spec: SweepSpec
@@ -39,9 +40,12 @@ class OpenedSweep:
     plan: Plan
     notes: tuple[str, ...] = ()
     points: Points | None = None
+    origin: StoredSweep | None = None
 
     def stored(self) -> StoredSweep:
         """The sweep as storage keeps it."""
+        if self.origin is not None:
+            return self.origin
         spec = self.spec.to_json()
         if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
             spec["folder"] = "."
@@ -128,7 +132,36 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     points = _points(spec, catalogue_for(spec.trainer, catalogue), facts)
     opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed), points=points)
     refuse_other_bytes(opened, root)
-    return replace(opened, facts=stored.data)
+    return replace(opened, facts=stored.data, origin=stored)
+
+
+def begun(opened: OpenedSweep, root: Callable[[], Root], catalogue: Catalogue) -> OpenedSweep:
+    """A search that begins with the best points of another sweep, with these points; any other sweep as it is.
+
+    Once a search is stored, its points are those that were chosen then.
+
+    Args:
+        opened: the sweep.
+        root: opens the storage, if it is needed.
+        catalogue: as for `open_sweep`.
+
+    Raises:
+        UsageError: if there is no such other sweep, or nothing of it lies in the space.
+    """
+    if opened.points is None or opened.points.search.warm_start.sweep is None:
+        return opened
+    from keel_lab.search.beginning import best_of, drawn_before
+
+    source, drawn = opened.points.search.warm_start.sweep, opened.points.search.warm_start.drawn
+    notes: tuple[str, ...] = ()
+    if drawn is None:
+        drawn = drawn_before(Sweeps(root()).find(opened.spec.name), source)
+    if drawn is None:
+        drawn = best_of(source, root(), opened.points)
+        notes = (f"begins with {len(drawn)} point{'s' * (len(drawn) > 1)} of {source}",)
+    spec = opened.spec.with_drawn(drawn)
+    points = _points(spec, catalogue_for(spec.trainer, catalogue), opened.facts)
+    return replace(opened, spec=spec, points=points, notes=(*opened.notes, *notes))
 
 
 def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
+from keel_lab.errors import KeelLabError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
@@ -93,5 +94,6 @@ class Audience:
         try:
             call()
         except Exception as error:
-            logger.warning("%s failed: %s", who, error, exc_info=who not in self.warnings)
+            ours = not isinstance(error, KeelLabError)  # else it is the storage, say, whose message is enough
+            logger.warning("%s failed: %s", who, error, exc_info=ours and who not in self.warnings)
             self.warnings.setdefault(who, f"{who} failed: {type(error).__name__}: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import replace
 
 from keel_lab.curve import Curve
@@ -53,8 +53,8 @@ class Beside:
         self._siblings_settings = sweep.siblings
         self._curves: dict[str, Curve] = {}
         self._references: dict[str, str] = {}
-        self._family_of: dict[str, str] = {}
-        self._families: dict[str, list[str]] = {}
+        self._family_of: dict[str, Hashable] = {}
+        self._families: dict[Hashable, list[str]] = {}
         self.measured = [planned for planned in sweep.trials if planned.role is Role.TRIAL]
         for planned in self.measured:
             family = self._family_of[planned.trial.id] = family_of(planned)

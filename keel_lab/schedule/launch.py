@@ -16,16 +16,19 @@ from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule import shipping
 from keel_lab.schedule.cell_verdicts import told_worse
+from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.search.opening import refuse_other_search, searching
-from keel_lab.settings import Budget, Resources
+from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.sweeps import StoredSweep, Sweeps
@@ -47,6 +50,7 @@ class LaunchOptions:
         tracking: MLflow's URI, or `off`.
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
         max_failures: instead of the sweep's `budget.max_failures`.
+        runtime_env: a YAML file: what workers of a running Ray cluster are to have, instead of the driver's code.
     """
 
     executor: str = "ray"
@@ -54,6 +58,7 @@ class LaunchOptions:
     tracking: str | None = None
     again: frozenset[str] | None = None
     max_failures: int | None = None
+    runtime_env: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,9 @@ def launch(
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources)) as executor:
-            interrupts.install()
+        with Interrupts() as interrupts, closing(_executor(options, opened, interrupts)) as executor:
+            if _something_left(opened, root):
+                executor.open()  # before anything is stored: it may refuse what the trials ask for
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
             refuse_other_search(before, opened)
@@ -152,14 +158,33 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _executor(options: LaunchOptions, resources: Resources) -> Executor:
+def _something_left(opened: OpenedSweep, root: Root) -> bool:
+    if opened.points is not None:
+        return True  # who knows what a search will ask
+    settled = settled_results(Trials(root), opened.plan.trials, opened.spec.thresholds, opened.spec.siblings)
+    return any(one.trial.id not in settled for one in with_forks(opened.plan.trials, settled, opened.spec.siblings))
+
+
+def _executor(options: LaunchOptions, opened: OpenedSweep, interrupts: Interrupts) -> DeferredExecutor:
+    def open_it() -> Executor:
+        executor = _open_executor(options, opened)
+        interrupts.install()  # Ray has put a handler of its own in their place
+        return executor
+
+    return DeferredExecutor(open_it)
+
+
+def _open_executor(options: LaunchOptions, opened: OpenedSweep) -> Executor:
     if options.executor == "local":
         from keel_lab.schedule.local_executor import LocalExecutor
 
         return LocalExecutor()
     from keel_lab.schedule.ray_executor import RayExecutor
 
-    return RayExecutor(resources, options.ray_address)
+    trials = [planned.trial for planned in opened.plan.trials]
+    return RayExecutor(
+        opened.spec.resources, options.ray_address, lambda: shipping.runtime_env(options.runtime_env, trials)
+    )
 
 
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
@@ -172,7 +197,7 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     known = replace(sweep, trials=tuple(planned_trials))
     tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
-    beside = told_worse(sweep, stored, Sweeps(root))
+    beside = told_worse(sweep, stored, Sweeps(root), root)
 
     def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = trials.results([trial_id])[trial_id]
@@ -192,8 +217,9 @@ def _finish(
         figures = reporting.figures()
         for figure in figures:
             say(f"figure: {figure}")
-        facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-        tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+        if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
+            facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
+            tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)

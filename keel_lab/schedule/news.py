@@ -57,6 +57,11 @@ class News:
         self._info = {**self._info, "rungs": [list(one) for one in rungs]}
         self._due = -math.inf
 
+    def say(self, text: str, state: str) -> None:
+        """Tells the user something at once, and waits until it is taken: for moments in which nothing trains."""
+        step, loss = (0, math.nan) if self._last is None else (self._last.step, self._last.loss)
+        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))
+
     def close(self, state: str) -> None:
         """Sends what is left."""
         if self._last is not None:

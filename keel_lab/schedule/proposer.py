@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from keel_lab.detect.verdict import Status, Verdict
@@ -63,7 +63,7 @@ class ListProposer:
         self._left = deque(sorted(planned, key=peak_of) if skip_above else planned)
         self._siblings = siblings
         self._skip_above = skip_above
-        self._lost: dict[str, float] = {}  # by family, the lowest LR that diverged
+        self._lost: dict[Hashable, float] = {}  # by family, the lowest LR that diverged
         self._below = _next_lower(self._left) if skip_above else {}
         self._open = {planned.trial.id for planned in self._left}  # whose outcome is not known yet
         self._waiting: dict[str, list[PlannedTrial]] = {}
@@ -72,7 +72,7 @@ class ListProposer:
         """See `Proposer.ask`."""
         while self._left:
             planned = self._left.popleft()
-            if peak_of(planned) > self._lost.get(family_of(planned), math.inf):
+            if self._lost and peak_of(planned) > self._lost.get(family_of(planned), math.inf):
                 self._release(planned)
                 continue
             first = self._first(planned)
@@ -129,7 +129,7 @@ class ListProposer:
 
 def _next_lower(trials: Iterable[PlannedTrial]) -> dict[str, str]:
     """By id of a grid trial the id of the next lower LR of its family; `trials` are in order of their LRs."""
-    last: dict[str, str] = {}
+    last: dict[Hashable, str] = {}
     below = {}
     for planned in trials:
         family = family_of(planned)

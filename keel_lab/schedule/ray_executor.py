@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,15 +16,14 @@ from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
 from keel_lab.schedule.limits import Limits, overtime, until_sigterm
-from keel_lab.schedule.ray_cluster import RayCluster, demand, fits, refusal
+from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
 from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
 SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
 NODE = "ray.io/node-id"  # the label that Ray gives every node
+PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
 GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
 
 logger = logging.getLogger(__name__)
@@ -34,12 +32,18 @@ logger = logging.getLogger(__name__)
 class RayExecutor:
     """Runs tasks on a local Ray of this process or on a cluster (`Executor`)."""
 
-    def __init__(self, resources: Resources, address: str | None = None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        address: str | None = None,
+        runtime_env: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
         """Starts or joins Ray.
 
         Args:
             resources: what one trial of the sweep occupies.
             address: a running Ray; else RAY_ADDRESS, else a local Ray that ends with `close`.
+            runtime_env: makes what the workers of a running Ray are to have, see `shipping`.
 
         Raises:
             UsageError: if there is no Ray at the address, or no node of it can ever hold such a trial. A cluster
@@ -54,7 +58,7 @@ class RayExecutor:
         self._slots, self._slots_until = 1, 0.0
         self._halted: set[str] = set()
         self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
-        self._cluster = RayCluster(address)
+        self._cluster = RayCluster(address, runtime_env)
         try:
             self._check(resources)
             self._begin()
@@ -66,7 +70,7 @@ class RayExecutor:
     def slots(self) -> int:
         """See `Executor.slots`; follows a cluster that grows or shrinks."""
         if time.monotonic() >= self._slots_until:
-            self._slots = max(1, sum(fits(node, self._resources) for node in self._cluster.nodes()))
+            self._slots = max(1, capacity(self._cluster.nodes(), self._resources))
             self._slots_until = time.monotonic() + SLOTS_EVERY
         return self._slots
 
@@ -74,21 +78,32 @@ class RayExecutor:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
         import ray
 
-        problems = []
-        for trial, ref in [(trial, self._with(self._preflight, trial).remote(trial)) for trial in trials]:
-            try:
-                problem = ray.get(ref)
-            except ray.exceptions.RayError as error:
-                problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
-            if problem is not None:
-                problems.append(problem)
+        left, problems = list(trials), []
+        for again in reversed(range(PREFLIGHTS)):
+            asked = [(trial, self._with(self._preflight, trial).remote(trial)) for trial in left]
+            left = []
+            for trial, ref in asked:
+                try:
+                    problem = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+                    if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
+                        left.append(trial)
+                        continue
+                if problem is not None:
+                    problems.append(problem)
         return problems
 
     def submit(self, task: Task) -> None:
         """See `Executor.submit`."""
         if task.trial.resources != self._resources:
             self._check(task.trial.resources)
-        ref = self._with(self._run, task.trial).remote(task, self._mailbox.for_trial())
+        mailbox = self._mailbox.for_trial()
+        if task.trial.resources.workers == 1:
+            ref = self._with(self._run, task.trial).remote(task, mailbox)
+        else:  # it only waits; Ray Train asks for what its workers need
+            places = self._places
+            ref = self._together.options(num_cpus=0, label_selector=places).remote(task, mailbox, places)
         self._flight[task.trial.id] = (task, ref)
         done = self._done
         ref.future().add_done_callback(lambda future: done.put((task, future)))
@@ -135,7 +150,7 @@ class RayExecutor:
     def avoid(self, node: str) -> bool:
         """See `Executor.avoid`. Ray places what is submitted from here on elsewhere, by the node's own label."""
         others = self._cluster.nodes(but_for={*self._avoided, node})
-        if not any(fits(other, self._resources) for other in others):
+        if not capacity(others, self._resources):
             return False
         self._avoided.add(node)
         return True
@@ -149,6 +164,7 @@ class RayExecutor:
     def _begin(self) -> None:
         """What lives as long as one connection to Ray."""
         self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
+        self._together = _remote(_attempt_together)
         self._mailbox = DriverMailbox()
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
         self._flight: dict[str, tuple[Task, Any]] = {}  # with its reference: Ray forgets a task whose one is gone
@@ -225,13 +241,18 @@ class RayExecutor:
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()
         may_grow = not self._cluster.local and not any(node.get("CPU") for node in nodes)
-        if not may_grow and not any(fits(node, resources) for node in nodes):
+        if not may_grow and not capacity(nodes, resources):
             raise refusal(nodes, resources)
 
     def _with(self, function: Any, trial: Trial) -> Any:
         wanted = demand(trial.resources)
-        places = {"label_selector": {NODE: f"!in({','.join(sorted(self._avoided))})"}} if self._avoided else {}
-        return function.options(num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], **places)
+        return function.options(
+            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places
+        )
+
+    @property
+    def _places(self) -> dict[str, str] | None:
+        return {NODE: f"!in({','.join(sorted(self._avoided))})"} if self._avoided else None
 
 
 def _remote(function: Any) -> Any:
@@ -241,24 +262,25 @@ def _remote(function: Any) -> Any:
 
 
 def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    _limit_threads(task.trial.resources.cpus)
-    from keel_lab.schedule.worker import attempt
+    from keel_lab.schedule.worker import attempt, limit_threads
 
+    limit_threads(task.trial.resources.cpus)
     limits = Limits(task.seconds)
     with until_sigterm(limits):
         return attempt(task, mailbox, limits)
 
 
+def _attempt_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:
+    from keel_lab.schedule.ray_group import attempt
+
+    return attempt(task, mailbox, selector)
+
+
 def _check_trial(trial: Trial) -> str | None:
-    _limit_threads(trial.resources.cpus)
-    from keel_lab.schedule.worker import preflight
+    from keel_lab.schedule.worker import limit_threads, preflight
 
+    limit_threads(trial.resources.cpus)
     return preflight(trial)
-
-
-def _limit_threads(cpus: int) -> None:
-    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
-    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
 
 
 def _failure(error: BaseException, host: str) -> Failure:

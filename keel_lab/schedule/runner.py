@@ -103,7 +103,7 @@ class _Run:
         self._executor.listen(self._proposer.hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
-        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
+        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         try:
             if self._interrupts.received is None:
                 self._preflight()
@@ -117,7 +117,7 @@ class _Run:
             self._executor.close(now=True)
         if points := self._proposer.points():
             self._sweep = self._sweep.with_points(points)
-            self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials)
+            self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         for judged in self._cells.finish():
             self._beside(*judged)
         return self._summary()
@@ -201,6 +201,7 @@ class _Run:
         return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
+        self._cells.begin()
         self._trials.put_trial(planned.trial)
         attempt = len(self._trials.attempts(trial.id)) + 1
         by = learn_by(planned, self._settled, self._sweep.siblings)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 import socket
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,14 @@ from keel_lab.detect.watch import Watch
 from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.schedule.executor import Task
 from keel_lab.schedule.limits import Limits
+from keel_lab.schedule.local_data import data_folder
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
 from keel_lab.schedule.provenance import provenance
 from keel_lab.schedule.reporting import Resume
+from keel_lab.schedule.resuming import stored_checkpoint
 from keel_lab.schedule.settled import outcome_of
 from keel_lab.search.rungs import rung_losses, rung_steps
-from keel_lab.settings import ForkSchedule
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
@@ -90,19 +89,8 @@ class Session:
         return time.perf_counter() >= self._checkpoint_at
 
     def data_folder(self) -> Path:
-        """See `Report.data_folder`. A remote shard is fetched once per machine and user, under the temporary folder."""
-        data = self._task.trial.data
-        if data is None:
-            raise RuntimeError(f"trial {self._task.trial.id} names no data, but its trainer asks for some")
-        stored = f"data/{data.fingerprint}"
-        here = self._root.local(stored)
-        if here is not None:
-            return here
-        cache = Path(tempfile.gettempdir()) / f"keel-lab-data-{os.getuid()}" / data.fingerprint
-        for name in self._root.list(stored):
-            if not (cache / name).exists():  # whole if it is there, and never another content of that fingerprint
-                self._root.fetch(f"{stored}/{name}", cache)
-        return cache
+        """See `Report.data_folder`."""
+        return data_folder(self._task.trial, self._root)
 
     def facts(self, *, unigram_entropy: float | None = None, chance: float | None = None, **execution: Any) -> None:
         """See `Report.facts`."""
@@ -184,6 +172,10 @@ class Session:
             return None
         return self._limits.failure(self._stored_step, socket.gethostname())
 
+    def say(self, text: str) -> None:
+        """Tells the user what keeps a finished run from being stored."""
+        self._news.say(text, "storing")
+
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
         lasted = time.perf_counter() - self._began
@@ -192,10 +184,7 @@ class Session:
             self._put_checkpoint(self._last_checkpoint)
 
     def _stored_checkpoint(self) -> tuple[Resume | None, Curve]:
-        trial, into = self._task.trial, self._workdir / "resumed"
-        stored = self._trials.checkpoint(trial.id, into)
-        if stored is None and trial.trunk is not None and isinstance(trial.schedule, ForkSchedule):
-            stored = self._trials.checkpoint_before(trial.trunk.id, trial.schedule.at, into)
+        stored = stored_checkpoint(self._task.trial, self._trials, self._workdir / "resumed")
         if stored is None:
             return None, Curve()
         self._saved_step = self._stored_step = stored.step

@@ -48,7 +48,7 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
     planned_trials = with_forks(sweep.trials, results, sweep.siblings)
     driver = lease.holder(root, name)
     running, news = read_snapshot(root, name) if driver else ({}, {})
-    beside = {**told_worse(sweep, results, Sweeps(root)), **news}
+    beside = {**told_worse(sweep, results, Sweeps(root), root), **news}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
     verdicts = {trial_id: result.verdict for trial_id, result in results.items()}
     skipped = above_divergence(sweep.trials, verdicts) if sweep.skips_above_divergence else frozenset()

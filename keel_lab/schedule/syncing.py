@@ -82,7 +82,7 @@ def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) ->
         results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
         sweep = replace(sweep, trials=tuple(with_forks(sweep.trials, results, sweep.siblings)))
         tracker = MlflowTracker(sweep, root.uri, uri, DeliveryCursor(root, name, afresh=True), patience=math.inf)
-        tracker.deliver_missing(_reader(results, trials, told_worse(sweep, results, Sweeps(root))), list(results))
+        tracker.deliver_missing(_reader(results, trials, told_worse(sweep, results, Sweeps(root), root)), list(results))
         failed, stopped = _without_result(sweep, results, root, trials, tracker)
         if results:
             report = reporting()

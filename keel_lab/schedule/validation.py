@@ -29,6 +29,9 @@ def checked(opened: OpenedSweep) -> OpenedSweep:
 
 def sentence(file: str, opened: OpenedSweep) -> str:
     """`sweeps/table1.yaml: valid: sweep table1, 60 trials in 12 cells`."""
+    if opened.points is not None:
+        searches = _count(len(opened.points.cells), "search").replace("searchs", "searches")
+        return f"{file}: valid: sweep {opened.spec.name}, {searches} of {opened.points.search.points} points"
     trials = opened.plan.trials
     cells = len({planned.cell for planned in trials})
     return f"{file}: valid: sweep {opened.spec.name}, {_count(len(trials), 'trial')} in {_count(cells, 'cell')}"

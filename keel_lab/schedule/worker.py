@@ -27,6 +27,7 @@ from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 STORE_AGAIN_AFTER = PAUSES  # seconds between tries to commit a finished trial
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def attempt(task: Task, mailbox: Mailbox, limits: Limits | None = None) -> Trial
     try:
         return execute(task, mailbox, limits or Limits(task.seconds))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: any error of a trainer fails one trial only
-        return Failure(_kind(error), _sentence(error), socket.gethostname(), final=isinstance(error, UsageError))
+        return failure(error)
 
 
 def execute(task: Task, mailbox: Mailbox, limits: Limits) -> TrialResult | Failure:
@@ -48,19 +49,31 @@ def execute(task: Task, mailbox: Mailbox, limits: Limits) -> TrialResult | Failu
         failure, with a checkpoint as well, if it reached its limits.
     """
     root = Root.open(task.storage)
-    trials = Trials(root)
-    trial_id = task.trial.id
-    news = Progress(trial_id, 0, float("nan"), "starting", info={"host": socket.gethostname(), "pid": os.getpid()})
-    if mailbox.announce(news):
+    if mailbox.announce(starting(task)):
         return not_begun(task)
-    settled = settle(
-        task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds, task.learn_by
-    )
-    if settled is not None:
-        return settled
-    with trial_log(task, trials):
+    stored = settled(task, root)
+    return stored if stored is not None else train(task, root, mailbox, limits)
+
+
+def starting(task: Task) -> Progress:
+    """A trial's first news: where it runs."""
+    info = {"host": socket.gethostname(), "pid": os.getpid()}
+    return Progress(task.trial.id, 0, float("nan"), "starting", info=info)
+
+
+def settled(task: Task, root: Root) -> TrialResult | None:
+    """The stored result, if it settles the task."""
+    trials, trial_id = Trials(root), task.trial.id
+    return settle(task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds, task.learn_by)
+
+
+def train(
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None] = lambda step: None
+) -> TrialResult | Failure:
+    """Resumes or starts a task and commits it; `begins` is told the step it goes on from, before the trainer runs."""
+    with trial_log(task, Trials(root)):
         try:
-            return _train(task, root, mailbox, limits)
+            return _train(task, root, mailbox, limits, begins)
         except BaseException:
             logger.exception("attempt %d failed", task.attempt)
             raise
@@ -84,7 +97,9 @@ def trainer(trial: Trial) -> Any:
     return importlib.import_module(trial.trainer)
 
 
-def _train(task: Task, root: Root, mailbox: Mailbox, limits: Limits) -> TrialResult | Failure:
+def _train(
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None]
+) -> TrialResult | Failure:
     workdir = Path(tempfile.mkdtemp(prefix="keel-lab-trial-"))
     try:
         session = Session(task, root, mailbox, workdir, limits)
@@ -92,13 +107,14 @@ def _train(task: Task, root: Root, mailbox: Mailbox, limits: Limits) -> TrialRes
         logger.info(
             "trial %s: %s, %d blocks, from %s", task.trial.id, task.trial.architecture, task.trial.blocks, where
         )
+        begins(0 if session.resume is None else session.resume.step)
         trainer(task.trial).run(task.trial, workdir, session)
         result = session.result()
         if (failure := session.cut_short()) is not None:
             logger.warning("%s: %s", failure.kind, failure.message)
             return failure
         if result.outcome is not Outcome.STOPPED:
-            _patiently(lambda: session.commit(result), lambda text: mailbox.announce(_note(task, result.steps, text)))
+            _patiently(lambda: session.commit(result), session.say)
         logger.info("%s after %d steps: %s", result.outcome, result.steps, result.verdict.status)
         return result
     finally:
@@ -120,9 +136,14 @@ def _patiently(store: Callable[[], None], say: Callable[[str], object]) -> None:
     return store()
 
 
-def _note(task: Task, step: int, text: str) -> Progress:
-    info = {"host": socket.gethostname(), "pid": os.getpid(), "note": text}
-    return Progress(task.trial.id, step, float("nan"), "storing", info=info)
+def failure(error: BaseException) -> Failure:
+    """What an error that ended an attempt means."""
+    return Failure(_kind(error), _sentence(error), socket.gethostname(), final=isinstance(error, UsageError))
+
+
+def limit_threads(cpus: int) -> None:
+    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
+    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
 
 
 def _kind(error: BaseException) -> FailureKind:

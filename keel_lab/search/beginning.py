@@ -15,6 +15,7 @@ from keel_lab.spec.search import Objective, Parameter
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
+    from keel_lab.store.sweeps import StoredSweep
 
 
 def beginning(points: Points, cell: SearchCell) -> list[dict[str, Any]]:
@@ -49,6 +50,13 @@ def _point(points: Points, cell: SearchCell, given: Mapping[str, Any]) -> dict[s
                 f"search.warm_start.points: found {one.name}: {given[one.name]}; {error}: widen the space, or remove it"
             ) from error
     return drawn
+
+
+def drawn_before(stored: StoredSweep | None, sweep: str) -> tuple[Mapping[str, Any], ...] | None:
+    """The points that a stored search took from another sweep; None if it is not stored, or took them from none."""
+    warm = {} if stored is None else stored.spec.get("search", {}).get("warm_start", {})
+    drawn = warm.get("drawn") if warm.get("sweep") == sweep else None
+    return None if drawn is None else tuple(drawn)
 
 
 def best_of(sweep: str, root: Root, points: Points) -> tuple[Mapping[str, Any], ...]:

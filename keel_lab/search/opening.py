@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keel_lab.search.proposer import SearchProposer
     from keel_lab.store.root import Root
 
-FREE = ("question", "budget.", "resources.", "search.points", "search.remeasure", "search.warm_start.drawn")
+FREE = ("question", "budget.", "resources.", "search.points", "search.remeasure", "search.warm_start.")
 
 
 def refuse_other_search(before: StoredSweep | None, opened: OpenedSweep) -> None:

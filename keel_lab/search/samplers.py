@@ -30,7 +30,7 @@ PRUNERS = {
     "threshold": "ThresholdPruner",
 }
 AUTO, NONE = "auto", "none"
-SPARE = "spare_catching_up"  # our own option of every pruner, see `pruning`
+SPARE = "spare_slow_starters"  # our own option of every pruner, see `pruning`
 _OURS = ("seed", "search_space")  # set by us
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -101,7 +101,7 @@ def sampler(
     if name in ("gp", "cma-es"):
         options = {"warn_independent_sampling": False, **options}
     if name == "grid":
-        options = {"search_space": dict(space)}
+        options, seed = {"search_space": dict(space)}, spec.seed  # it numbers the combinations by its seed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         made: optuna.samplers.BaseSampler = getattr(optuna.samplers, SAMPLERS[name])(seed=seed, **options)

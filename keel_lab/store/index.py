@@ -7,6 +7,7 @@ wins; the rows another one loses are read once more, nothing else. Deleting the 
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import logging
@@ -173,8 +174,13 @@ def _row(root: Root, trial_id: str) -> Row | None:
 
 
 def result_of(row: Row) -> TrialResult:
-    """The row's result."""
-    return TrialResult.from_json(json.loads(row.result))
+    """The row's result. A command asks for the same ones several times, and all shares what it is told."""
+    return _parsed(row.result)
+
+
+@functools.lru_cache(maxsize=20_000)
+def _parsed(result: str) -> TrialResult:
+    return TrialResult.from_json(json.loads(result))
 
 
 def _number(facts: Mapping[str, object], name: str) -> float:
@@ -197,6 +203,7 @@ def _encode(rows: Iterable[Row]) -> bytes:
     return sink.getvalue()
 
 
+@functools.lru_cache(maxsize=1)
 def _decode(content: bytes) -> dict[str, Row]:
     import pyarrow as pa
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.store.folder import Folder
 from keel_lab.store.patient import REFUSED, Patient, passes
+from keel_lab.store.remedy import remedy_of
 from keel_lab.store.remote import Remote
 from keel_lab.store.stat import Stat
 
@@ -169,6 +170,7 @@ class Root:
             remedy = "free some space, then go on" if error.errno == errno.ENOSPC else "check that it can be reached"
             if error.errno in REFUSED:
                 remedy = f"allow it, or name another place with --storage or {ENVIRONMENT}"
+            remedy = remedy_of(error) or remedy
             reason = error.strerror or str(error)
             raise StorageError(f"storage {self}: cannot {doing} {path or 'it'}: {reason}; {remedy}") from error
 

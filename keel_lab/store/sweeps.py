@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import logging
@@ -108,10 +109,12 @@ class Sweeps:
             UsageError: if the name cannot be one, or the stored one is of a newer schema.
             KeelLabError: if the stored one is damaged; it is not replaced.
         """
-        body, lines = sweep.content()
         revision = 1
-        if self._root.exists(self._path(sweep.name, "sweep.json")):
-            old = self.load(sweep.name)
+        old = self.find(sweep.name)
+        if old is sweep:  # resumed, as it was loaded
+            return sweep
+        body, lines = sweep.content()
+        if old is not None:
             old_body, old_lines = old.content()
             if (old_body, old_lines) == (body, lines):
                 return old
@@ -137,8 +140,8 @@ class Sweeps:
         path = self._path(name, "sweep.json")
         place = f"{self._root}/{path}"
         try:
-            data = parse(self._root.read(path), place, SCHEMA)
-            sweep = _sweep(data, self._trial_lines(name, data))
+            content = self._root.read(path)
+            sweep = _sweep(content, place, self._trial_lines(name, parse(content, place, SCHEMA)))
         except FileNotFoundError:
             raise UsageError(self._no_such(name)) from None
         except NewerSchemaError:
@@ -246,13 +249,19 @@ class Sweeps:
         return f"no sweep {name!r} in {self._root}; {hint}"
 
 
-def _sweep(data: dict[str, Any], lines: bytes) -> StoredSweep:
-    trials = []
+@functools.lru_cache(maxsize=2)  # a command looks at its sweep several times, and thousands of trials take a second
+def _sweep(content: bytes, place: str, lines: bytes) -> StoredSweep:
+    data = parse(content, place, SCHEMA)
+    trials, checked = [], set()
     for line in lines.splitlines():
         entry = json.loads(line)
         planned = PlannedTrial.from_json(entry)
-        if planned.trial.id != entry["id"]:
+        kind = (planned.trial.architecture, planned.trial.schedule.kind)
+        if kind in checked:  # the bytes are the ones written, so one of a kind tells whether ids are made as they were
+            planned.trial.__dict__["id"] = entry["id"]
+        elif planned.trial.id != entry["id"]:
             raise DamagedError(f"trial {entry['id']} reads as {planned.trial.id}")
+        checked.add(kind)
         trials.append(planned)
     return StoredSweep(
         name=data["name"],
