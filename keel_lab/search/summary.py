@@ -87,11 +87,8 @@ def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], sto
 
 
 def _of(cell: SearchCell, planned: PlannedTrial) -> bool:
-    fixed = cell.fixed
-    return (
-        fixed.get("architecture", planned.cell.architecture) == planned.cell.architecture
-        and fixed.get("blocks", planned.cell.blocks) == planned.cell.blocks
-    )
+    here = {"architecture": planned.cell.architecture, "blocks": planned.cell.blocks}
+    return all(cell.fixed.get(key, value) == value for key, value in here.items())
 
 
 def _parameter(one: Parameter, sublayers: Sequence[int]) -> dict[str, Any]:
