@@ -11,25 +11,23 @@ import sys
 import time
 from pathlib import Path
 
-import optuna
 import optuna_dashboard
 
-from keel_lab.store.points import PointFiles, State
-from keel_lab.store.root import Root
+from keel_lab.store.points import State
 from tests.keel_lab.test_search_pruning import PRUNED
-from tests.keel_lab.test_search_run import SEARCH, asked
+from tests.keel_lab.test_search_run import SEARCH, Bench, asked
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 120  # seconds
 
 
-def start(folder: Path, storage: str, *words: str, sleep: str = "0.004", text: str = SEARCH) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, sleep: str, text: str = SEARCH) -> subprocess.Popen[str]:
     file = folder / "bowl.yaml"
     file.write_text(text)
     command = [sys.executable, "-m", "keel_lab", "run", str(file), *words, "--tracking", "off"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "KEEL_BOWL_SLEEP": sleep}
     return subprocess.Popen(
-        [*command, "--storage", str(folder / storage)],
+        [*command, "--storage", str(folder / "store")],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -38,21 +36,11 @@ def start(folder: Path, storage: str, *words: str, sleep: str = "0.004", text: s
     )
 
 
-def points(folder: Path, storage: str, *, fresh: bool = False):
-    return [one for one in PointFiles(Root.open(folder / storage), "bowl").all() if one.fresh == fresh]
-
-
 def in_dashboard(folder: Path) -> list[str]:
-    """The states of the trials that optuna-dashboard shows of the search; none before there is one."""
-    database = folder / "killed" / "optuna.db"
-    if not database.exists():
-        return []
-    try:
-        app = optuna_dashboard.wsgi(f"sqlite:///{database}")
-        studies = _get(app, "/api/studies")["study_summaries"]
-        found = _get(app, f"/api/studies/{studies[0]['study_id']}?after=0")["trials"] if studies else []
-    except optuna.exceptions.StorageInternalError:  # the driver is just making its tables
-        return []
+    """The states of the trials that optuna-dashboard shows of the search."""
+    app = optuna_dashboard.wsgi(f"sqlite:///{folder / 'store' / 'optuna.db'}")
+    studies = _get(app, "/api/studies")["study_summaries"]
+    found = _get(app, f"/api/studies/{studies[0]['study_id']}?after=0")["trials"]
     return [trial["state"] for trial in found]
 
 
@@ -76,37 +64,38 @@ def _get(app, address: str) -> dict:
 
 
 def test_watched_while_it_runs_killed_and_resumed_it_asks_the_same_points(tmp_path) -> None:
-    search = start(tmp_path, "killed", "--executor", "local", sleep="0.02")
-    deadline, seen = time.monotonic() + PATIENCE, []
+    killed, whole = Bench(tmp_path), Bench(tmp_path / "whole")
+    whole.folder.mkdir()
+    search = start(tmp_path, "--executor", "local", sleep="0.02")
+    deadline = time.monotonic() + PATIENCE
     try:
-        while seen.count("Complete") < 3:
+        while len([one for one in killed.points() if one.state is State.COMPLETE]) < 3:
             assert search.poll() is None, search.stdout.read()
-            assert time.monotonic() < deadline, seen
+            assert time.monotonic() < deadline
             time.sleep(0.1)
-            seen = in_dashboard(tmp_path)
+        seen = in_dashboard(tmp_path)
+        assert search.poll() is None
     finally:
         search.send_signal(signal.SIGKILL)
         search.communicate()
+    assert seen.count("Complete") >= 3
     assert "Running" in seen
-    before = points(tmp_path, "killed")
-    assert 3 <= len(before) < 12
+    before = killed.points()
+    assert 3 < len(before) < 12
     assert before[-1].state is State.RUNNING
-    resumed, whole = (start(tmp_path, storage, "--executor", "local") for storage in ("killed", "whole"))
-    for process in (resumed, whole):
-        output, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, output
-    assert asked(points(tmp_path, "killed")) == asked(points(tmp_path, "whole"))
-    assert asked(points(tmp_path, "killed", fresh=True)) == asked(points(tmp_path, "whole", fresh=True))
-    complete = [one for one in points(tmp_path, "whole") if one.state is State.COMPLETE]
+    assert killed.resume().exit_code == whole.run().exit_code == 0
+    assert asked(killed.points()) == asked(whole.points())
+    assert asked(killed.points(fresh=True)) == asked(whole.points(fresh=True))
+    complete = [one for one in whole.points() if one.state is State.COMPLETE]
     assert in_dashboard(tmp_path).count("Complete") == len(complete)
 
 
 def test_over_ray_points_run_side_by_side_and_one_of_them_is_cut(tmp_path) -> None:
     words = ("search.points=8", "search.pruner.spare_slow_starters=false", "search.remeasure.best=0")
-    search = start(tmp_path, "ray", *words, sleep="0.03", text=PRUNED)
+    search = start(tmp_path, *words, sleep="0.03", text=PRUNED)
     output, _ = search.communicate(timeout=PATIENCE)
     assert search.returncode == 0, output
-    found = points(tmp_path, "ray")
+    found = Bench(tmp_path).points()
     assert len(found) == 8
     assert {point.state for point in found} <= {State.COMPLETE, State.PRUNED}
     cut = [point for point in found if point.cut]
