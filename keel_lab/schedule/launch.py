@@ -22,6 +22,7 @@ from keel_lab.schedule.progress import open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.summary import RunSummary
+from keel_lab.search import best
 from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget, Resources
 from keel_lab.store import lease
@@ -179,7 +180,8 @@ def _finish(
         for figure in figures:
             say(f"figure: {figure}")
         facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-        tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+        numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
+        tracker.summary(reporting.markdown(), figures, numbers)
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)
