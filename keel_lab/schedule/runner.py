@@ -188,7 +188,6 @@ class _Run:
             self._settled[trial_id] = result
             self._reused |= {trial_id}
             self._known.add(trial_id)
-            self._audience.joined(planned)
         return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
@@ -225,8 +224,8 @@ class _Run:
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
-        else:
-            self._proposer.stopped(planned)
+        elif self._proposer.stopped(planned):
+            self._audience.cut(planned)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
