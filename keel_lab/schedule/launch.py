@@ -188,7 +188,9 @@ def _finish(
         say(where)
     for name, failure in summary.failures.items():
         say(f"failed: {name}: {failure.kind}: {failure.message}")
-    if summary.skipped:
+    if summary.skipped and "search" in sweep.spec:
+        say(f"{summary.skipped} cut by the pruner: not trained to their end")
+    elif summary.skipped:
         say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""

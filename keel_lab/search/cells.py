@@ -90,6 +90,14 @@ class Points:
             if one.architecture == architecture or (one.architecture is None and one.key not in own):
                 yield one
 
+    def all_parameters(self, cell: SearchCell) -> list[Parameter]:
+        """Those that any point of a search may have, each once."""
+        found: dict[str, Parameter] = {}
+        for choice in itertools.product(*(one.domain.values for one in cell.joint)):
+            chosen = {one.name: value for one, value in zip(cell.joint, choice, strict=True)}
+            found |= {one.name: one for one in self.parameters(cell, chosen)}
+        return list(found.values())
+
     def sublayers(self, cell: SearchCell, chosen: Mapping[str, Any]) -> int:
         """L of a point."""
         joint = {one.key: chosen.get(one.name) for one in cell.joint}
@@ -146,6 +154,11 @@ class Points:
             planned = self._expansion.trial(shaped, own, {"seed": 0}, self.search.sections[0])
             return planned.parameters, shaped
 
+        if not at(1)[0]:
+            raise UsageError(
+                f"search.parameters: found {wanted:,}; the trainer does not say how many parameters its models have "
+                "(ARCHITECTURES): remove it"
+            )
         high = 1
         while at(high)[0] < wanted:
             high *= 2

@@ -1,8 +1,10 @@
-"""When a running point is cut: Optuna's pruner must say so at a rung, and the point must not be catching up.
+"""When a running point is cut: Optuna's pruner must say so at a rung, and the point must be no slow starter.
 
-Optuna's pruners compare losses at equal tokens, and so would cut an architecture that starts behind and overtakes. By
-default (`spare_catching_up`) a point is spared while its distance to the best finished or running loss at the same
-tokens shrinks from rung to rung. Divergence needs no pruner: such a run ends by itself.
+Optuna's pruners compare losses at equal tokens, and so cut what starts behind and would overtake, as Keel does beside
+Pre-LN (docs/search.md shows it on real curves). By default (`spare_slow_starters`) a point is spared as long as its
+pace between the last two rungs, kept to the end, would take it below where the best of the others is now. Loss curves
+flatten, so this tangent is an optimistic bound: who is cut could overtake only by falling faster than before.
+Divergence needs no pruner: such a run ends by itself.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Pruning:
         rungs = self.rungs(point)
         if not rungs or not optuna_cuts(rungs):
             return False
-        if self._spare and catching_up(rungs, [self.known(one) for one in others if one.number != point.number]):
+        trial = point.trials[0].trial
+        known = [self.known(one) for one in others if one.number != point.number]
+        if self._spare and slow_starter(rungs, known, trial.schedule.steps * trial.tokens_per_step):
             return False
         self._cut.add((point.cell, point.number))
         return True
@@ -64,12 +68,19 @@ class Pruning:
         return (point.cell, point.number) in self._cut
 
 
-def catching_up(rungs: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> bool:
-    """Whether a loss comes nearer to the best of the others, from the last rung but one to the last.
+def slow_starter(rungs: Mapping[int, float], others: Sequence[Mapping[int, float]], end: int) -> bool:
+    """Whether a point behind could still overtake: at its present pace it would pass the others' best of now.
 
-    True, too, at the first rung, where nothing is known of its way, and where it is no worse than the best.
+    True, too, at the first rung, where no pace is known.
+
+    Args:
+        rungs: its loss by tokens.
+        others: those of other points.
+        end: tokens of a whole run.
     """
     marks = sorted(rungs)[-2:]
-    best = [min((one[mark] for one in others if mark in one), default=math.inf) for mark in marks]
-    gaps = [rungs[mark] - level for mark, level in zip(marks, best, strict=True)]
-    return len(marks) < 2 or gaps[1] <= 0 or gaps[1] < gaps[0]
+    best = min((one[marks[-1]] for one in others if marks[-1] in one), default=math.inf)
+    if len(marks) < 2:
+        return True
+    pace = (rungs[marks[0]] - rungs[marks[1]]) / (marks[1] - marks[0])
+    return rungs[marks[1]] - pace * (end - marks[1]) <= best

@@ -80,9 +80,7 @@ class Study:
     def ask(self) -> Point:
         """The next point."""
         number = len(self.asked)
-        self._study.sampler = samplers.sampler(
-            self._search, self._seed(number), self._values(), bool(self.cell.joint) or self._conditional()
-        )
+        self._study.sampler = samplers.sampler(self._search, self._seed(number), self._values(), bool(self.cell.joint))
         if number < len(self._begin):
             self._study.enqueue_trial(dict(self._begin[number]))
         trial = self._study.ask()
@@ -126,6 +124,12 @@ class Study:
             trial.set_constraint("diverged", told.constraint)
         for key, value in told.facts.items():
             trial.set_user_attr(key, value)
+        if self._search.sampler.name == "grid":
+            import optuna
+
+            self._study.sampler = (
+                optuna.samplers.RandomSampler()
+            )  # told its last point, the grid's stops a loop of Optuna's
         state = _state(told.state)
         self._study.tell(number, list(told.values) if told.values is not None else None, state=state)
         point = self.asked[number].with_end(
@@ -156,16 +160,11 @@ class Study:
 
     def _values(self) -> dict[str, list[Any]]:
         """The values of each choice, for the sampler `grid`."""
-        drawn = {one.name: one.domain.values[0] for one in self.cell.joint}
-        parameters = self._points.parameters(self.cell, drawn)
         return {
             one.name: [space.stored(value) for value in one.domain.values]
-            for one in parameters
+            for one in self._points.all_parameters(self.cell)
             if one.domain.form == "choice"
         }
-
-    def _conditional(self) -> bool:
-        return False
 
     def _seed(self, number: int) -> int:
         text = f"{self._search.seed}/{self.cell.name}/{number}"

@@ -71,12 +71,9 @@ def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], sto
     ended = sum(one.state is not State.RUNNING for one in asked)
     remeasured = sum(one.state is not State.RUNNING for one in stored if one.fresh)
     size, again = len(points.seeds) * len(search.sections), len(points.fresh_seeds) * len(search.sections)
-    chosen = {one.name: one.domain.values[0] for one in cell.joint}
-    space = [*cell.joint, *(one for one in points.parameters(cell, chosen) if one not in cell.joint)]
-    others = [one for one in search.space if one not in space and cell.joint]
     return {
         "search": cell.name,
-        "space": [_parameter(one, sublayers) for one in (*space, *others)],
+        "space": [_parameter(one, sublayers) for one in points.all_parameters(cell)],
         "points": search.points,
         "asked": len(asked),
         "ended": ended,
@@ -90,11 +87,8 @@ def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], sto
 
 
 def _of(cell: SearchCell, planned: PlannedTrial) -> bool:
-    fixed = cell.fixed
-    return (
-        fixed.get("architecture", planned.cell.architecture) == planned.cell.architecture
-        and fixed.get("blocks", planned.cell.blocks) == planned.cell.blocks
-    )
+    here = {"architecture": planned.cell.architecture, "blocks": planned.cell.blocks}
+    return all(cell.fixed.get(key, value) == value for key, value in here.items())
 
 
 def _parameter(one: Parameter, sublayers: Sequence[int]) -> dict[str, Any]:

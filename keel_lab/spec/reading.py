@@ -284,6 +284,11 @@ class Reading:
             self._refuse(
                 values.node, values.key, values.node.found(), "a search has repeats of a point: give seed: [0, 1]"
             )
+        for name, options in self.grid.own.items():
+            for found in options.values():
+                if len(found.items) > 1:
+                    allowed = f"a search takes one value here: search.space.per_architecture.{name} searches several"
+                    self._refuse(found.node, found.key, found.node.found(), allowed)
         spec = search.spec
         if spec is None or "schedule" not in spec.sections or self.given("schedule.lr") is not None:
             return

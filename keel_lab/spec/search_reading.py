@@ -251,6 +251,10 @@ class SearchReader:
         for word, said in samplers.misfits(spec):
             node = self._entries.get(word, self._node)
             self._refuse(node, word, node.found(), said)
+        shaped = [one.name for one in spec.space if one.key in ("model.width", "model.ffn_width")]
+        if spec.parameters is not None and shaped:
+            allowed = f"the width follows from the parameters, so {' and '.join(shaped)} cannot be searched: keep one"
+            self._refuse(self._entries["parameters"], "parameters", str(spec.parameters), allowed)
         blocks = self._grid.axes.get("blocks")
         for one in spec.space:
             jointly = spec.per == ALL and blocks is not None and len(blocks.values) > 1

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -62,6 +63,15 @@ class StoredSweep:
         """How many times on its way a trial says its loss: only where a search's pruner may stop it."""
         search = self.spec.get("search")
         return int(search["rungs"]) if search and search["pruner"]["name"] != "none" else 0
+
+    @property
+    def points_to_ask(self) -> int:
+        """Of a search, how many points it asks in all: so many in each cell of the grid, or once if jointly."""
+        search = self.spec.get("search")
+        if search is None:
+            return 0
+        axes = [values for key, values in self.spec["axes"] if "seed" not in key and search["per"] == "cell"]
+        return int(search["points"]) * math.prod(len(values) for values in axes)
 
     @property
     def cut(self) -> frozenset[str]:

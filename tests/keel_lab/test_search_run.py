@@ -199,7 +199,7 @@ def test_cells_of_the_grid_are_searched_apart_or_jointly(bench) -> None:
 def test_an_objective_that_trials_do_not_report_ends_the_search_with_one_error(bench) -> None:
     from keel_lab.errors import UsageError
 
-    with pytest.raises(UsageError, match="found extra; the trials report no such metric.*reported val_loss"):
+    with pytest.raises(UsageError, match=r"found extra; the trials report no such metric.*reported val_loss"):
         bench.run("search.objectives={extra: minimize}")
 
 
