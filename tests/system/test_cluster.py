@@ -55,6 +55,21 @@ SWEEP = """
     siblings: {{reference: false}}
     resources: {{cpus: 1, memory: 64MiB}}
 """
+TOGETHER = """
+    schema: 1
+    name: {name}
+    protocol: grid
+    grid:
+      architecture: [pre_ln]
+      depth: {{blocks: [1]}}
+      lr: [1e-3]
+      seed: {seeds}
+    model: {{width: 8, heads: 2, kv_heads: 1, ffn_width: 16, context: 8}}
+    data: {{text: "*.txt"}}
+    train: {{batch_size: 4}}
+    schedule: {{shape: cosine, steps: 20, warmup_steps: 2, validation_sequences: 8}}
+    resources: {{workers: 2, strategy: fsdp, cpus: 1, memory: 64MiB}}
+"""
 READ = """
     import hashlib, json, sys
     from keel_lab.store.root import Root
@@ -69,7 +84,7 @@ READ = """
         verdict = str(result.verdict.status)
         failures = [attempt.to_json() for attempt in trials.attempts(planned.trial.id)]
         told[planned.trial.id] = {"curve": hashed, "steps": result.steps, "verdict": verdict,
-                                  "host": result.execution["host"], "failures": failures}
+                                  "workers": result.execution.get("workers", 1), "host": result.execution["host"], "failures": failures}
     print(json.dumps(told))
 """
 
@@ -99,7 +114,7 @@ class Cluster:
         (self.folder / "a.txt").write_text("".join(f"{n} bottles of beer on the wall.\n" for n in range(600)))
         subprocess.run(["cp", "-r", REPOSITORY / "tests" / "system" / "shards", wheel, self.folder], check=True)
         (self.folder / "workers.yaml").write_text(
-            f"py_modules: [{wheel.name}, shards]\nenv_vars: {{CLUSTER_PACE: '0.08'}}\n"
+            f"py_modules: [{wheel.name}, shards]\nenv_vars: {{CLUSTER_PACE: '0.06'}}\n"
         )
         wait_for(lambda: (self.logs / "store").read_text().startswith("5000"), "the store serves", self.logs / "store")
         wait_for(
@@ -120,9 +135,9 @@ class Cluster:
         (host.tmp / "ray.log").touch()
         host.start("sh", "-c", forever, log=host.tmp / "ray.log", folder=Path("/"), env=ENVIRONMENT)
 
-    def drive(self, name: str, seeds: range, *options: str) -> tuple[subprocess.Popen[bytes], Path]:
+    def drive(self, name: str, seeds: range, *options: str, sweep: str = SWEEP) -> tuple[subprocess.Popen[bytes], Path]:
         """Starts a sweep from the head; gives the driver and what it says."""
-        sweep = textwrap.dedent(SWEEP).format(name=name, seeds=list(seeds))
+        sweep = textwrap.dedent(sweep).format(name=name, seeds=list(seeds))
         (self.folder / f"{name}.yaml").write_text(sweep)
         log = self.logs / f"{name}.log"
         words = [sys.executable, "-m", "keel_lab", "run", f"{name}.yaml", "--tracking", "off", *options]
@@ -180,7 +195,7 @@ def test_a_host_that_joins_is_used_and_one_that_is_lost_costs_nothing(cluster: C
     with pytest.raises(subprocess.CalledProcessError):
         w1.run(sys.executable, "-c", "import keel_lab.trial")
     driver, log = cluster.drive(
-        "cut", range(7), "--ray-address", cluster.ray, "--storage", cluster.storage, "--runtime-env", "workers.yaml"
+        "cut", range(6), "--ray-address", cluster.ray, "--storage", cluster.storage, "--runtime-env", "workers.yaml"
     )
     wait_for(lambda: (w1.tmp / "side" / "now").exists(), "w1 trains", log)
     assert driver.poll() is None, log.read_text()
@@ -198,10 +213,10 @@ def test_a_host_that_joins_is_used_and_one_that_is_lost_costs_nothing(cluster: C
     assert driver.wait(PATIENCE) == 0, log.read_text()
 
     told = cluster.results("cut", cluster.storage)
-    local, said = cluster.drive("cut", range(7), "--executor", "local", "--storage", "/tmp/undisturbed")
+    local, said = cluster.drive("cut", range(6), "--executor", "local", "--storage", "/tmp/undisturbed")
     assert local.wait(PATIENCE) == 0, said.read_text()
     undisturbed = cluster.results("cut", "/tmp/undisturbed")
-    assert len(told) == 7
+    assert len(told) == 6
     for trial_id, result in told.items():
         assert result["curve"] == undisturbed[trial_id]["curve"]
         assert result["verdict"] == undisturbed[trial_id]["verdict"]
@@ -224,3 +239,15 @@ def test_a_host_on_which_trials_die_in_a_row_is_set_aside_by_name(cluster: Clust
     failures = [failure for result in told.values() for failure in result["failures"]]
     assert {(failure["node"], failure["message"]) for failure in failures} == {("w2", "OSError: this host is broken")}
     assert len(told) == 12
+
+
+def test_a_trial_may_be_larger_than_a_host(cluster: Cluster) -> None:
+    """Each host has one CPU, so its two workers are on both, with a copy of the data each and gloo between them."""
+    (cluster.workers["w2"].tmp / "bad").unlink()
+    options = ("--ray-address", cluster.ray, "--storage", cluster.storage)
+    driver, log = cluster.drive("large", range(1), *options, sweep=TOGETHER)
+    assert driver.wait(PATIENCE) == 0, log.read_text()
+    (result,) = cluster.results("large", cluster.storage).values()
+    assert (result["steps"], result["workers"], result["failures"]) == (20, 2, [])
+    for worker in cluster.workers.values():
+        assert list(worker.tmp.glob("keel-lab-data-*/*/manifest.json")), f"{worker.name} took no part"
