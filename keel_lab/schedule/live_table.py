@@ -111,9 +111,10 @@ class LiveTable:
 
     def cut(self, planned: PlannedTrial) -> None:
         """See `Display.cut`."""
+        words = self._standing.cut(planned)
         row = self._end(planned)
-        row.done, row.verdict = row.done + 1, "cut by the pruner"
-        self._draw()
+        row.done, row.verdict = row.done + 1, words
+        self._draw_if_due()
 
     def note(self, text: str) -> None:
         """See `Display.note`."""

@@ -63,8 +63,7 @@ class PlainLines:
 
     def cut(self, planned: PlannedTrial) -> None:
         """See `Display.cut`."""
-        self._end(planned.trial.id)
-        self._print(f"{planned.name}: cut by the pruner")
+        self._print(f"{planned.name}: {self._standing.cut(planned)}")
 
     def note(self, text: str) -> None:
         """See `Display.note`."""
