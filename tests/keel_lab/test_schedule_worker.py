@@ -306,3 +306,17 @@ def test_data_are_used_in_place_or_fetched_once(root, tmp_path, monkeypatch):
         assert (fetched / "train.bin").read_bytes() == b"tokens"
     with pytest.raises(RuntimeError, match="names no data"):
         Session(toy_task(toy_trial(), root), root, LocalMailbox(), tmp_path / "w").data_folder()
+
+
+@pytest.mark.parametrize("torn", ["result.json", "curve.parquet"])
+def test_what_a_power_cut_left_empty_of_a_brief_trial_runs_again_to_the_same_bytes(root, tmp_path, torn):
+    trial = toy_trial()
+    Trials(root).put_trial(trial)
+    run(root, trial)
+    for name in (torn, "trial.json"):
+        (root.local(f"trials/{trial.id}") / name).write_bytes(b"")
+    assert Trials(root).result(trial.id) is None
+    Trials(root).put_trial(trial)
+    run(root, trial)
+    assert Trials(root).trial(trial.id) == trial
+    assert outcome(root, trial) == undisturbed(tmp_path, trial)
