@@ -45,14 +45,14 @@ class Container:
         service: its service's entry in the resolved file.
         number: of its address.
         process: bubblewrap, while it runs.
-        healthy: whether its health check has passed since it was started.
+        ready: whether its health check has passed since it was started; without one, whether it has done its work.
     """
 
     name: str
     service: Mapping[str, Any]
     number: int
     process: subprocess.Popen[bytes] | None = None
-    healthy: bool = False
+    ready: bool = False
 
     @property
     def address(self) -> str:
@@ -83,14 +83,14 @@ class NativeStack:
                 self.containers[name] = Container(name, self._services[service], 2 + len(self.containers))
 
     def up(self) -> None:
-        """Starts every container, each when those it depends on are healthy."""
+        """Starts every container, each when those it depends on are ready."""
         self._write_etc()
         self._network = Network()
         for container in self.containers.values():
             self._network.connect(container.number)
             self.start(container.name)
         for container in self.containers.values():
-            self.wait_healthy(container)
+            self.wait_ready(container)
 
     def down(self) -> None:
         """Ends everything and removes the network; the volumes stay in the folder."""
@@ -100,12 +100,13 @@ class NativeStack:
             self._network.close()
 
     def start(self, name: str) -> None:
-        """Starts a container once those it depends on are healthy."""
+        """Starts a container once those it depends on are ready."""
         container = self.containers[name]
         for needed, wanted in container.service.get("depends_on", {}).items():
-            assert wanted["condition"] == "service_healthy"
             for other in self._of(needed):
-                self.wait_healthy(other)
+                check = "healthy" if "healthcheck" in other.service else "completed_successfully"
+                assert wanted["condition"] == f"service_{check}"
+                self.wait_ready(other)
         command = [*container.image.entrypoint, *container.service.get("command", container.image.command)]
         assert self._network is not None
         within = ["ip", "netns", "exec", self._network.space(container.number)]
@@ -124,7 +125,7 @@ class NativeStack:
         if container.process is not None:
             container.process.kill()
             container.process.wait()
-            container.process, container.healthy = None, False
+            container.process, container.ready = None, False
 
     def exec(
         self, name: str, *command: str, timeout: float = 300, **environment: str
@@ -136,19 +137,26 @@ class NativeStack:
         environment = {**container.environment, **environment}
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout)
 
-    def wait_healthy(self, container: Container, timeout: float = 120) -> None:
-        """Runs the service's own health check until it passes; what has passed once is not asked again."""
-        kind, *command = container.service["healthcheck"]["test"]
-        assert kind == "CMD"
+    def wait_ready(self, container: Container, timeout: float = 120) -> None:
+        """Runs the service's own health check until it passes, or awaits the end of a service that has none.
+
+        What has been ready once is not asked again.
+        """
         deadline = time.monotonic() + timeout
-        while not container.healthy:
-            ended = container.process is None or container.process.poll() is not None
-            assert not ended, f"{container.name} ended:\n{self.log(container.name)}"
-            answer = self.exec(container.name, *command) if _inner(container) else None
-            container.healthy = answer is not None and answer.returncode == 0
-            words = answer.stdout + answer.stderr if answer else "not started"
-            assert time.monotonic() < deadline, f"{container.name}: {words}\n{self.log(container.name)}"
-            time.sleep(0 if container.healthy else 0.5)
+        while not container.ready:
+            process = container.process
+            assert process is not None, f"{container.name} was not started"
+            words, ended = "", process.poll()
+            if "healthcheck" not in container.service:
+                container.ready = ended == 0
+            elif ended is None and _inner(container):
+                kind, *command = container.service["healthcheck"]["test"]
+                assert kind == "CMD"
+                answer = self.exec(container.name, *command)
+                container.ready, words = answer.returncode == 0, answer.stdout + answer.stderr
+            state = f"{container.name}: ended with {ended}, {words}\n{self.log(container.name)}"
+            assert container.ready or (ended is None and time.monotonic() < deadline), state
+            time.sleep(0 if container.ready else 0.5)
 
     def log(self, name: str) -> str:
         """The last of what the container printed."""
@@ -184,26 +192,22 @@ class NativeStack:
     def _sandbox(self, container: Container) -> list[str]:
         """Bubblewrap's arguments: read-only programs, and of writable places what the service declares."""
         service, image = container.service, container.image
-        places = [(self._folder / name, f"/etc/{name}", "--ro-bind") for name in ("hosts", "resolv.conf", "passwd")]
+        words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname"]
+        words += [container.name, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
+        words += _above(f"{image.folder}/here")
         for place in [] if service.get("read_only") else ["/tmp", *image.writable]:
-            places.append((self._kept(container, f"layer/{container.name}{place}"), place, "--bind"))
+            words += _mounted("--bind", self._kept(container, f"layer/{container.name}{place}"), place)
+        for place in service.get("tmpfs", []):
+            words += ["--perms", "1777", "--tmpfs", place]
+        for program in PROGRAMS:
+            link = program.is_symlink()
+            words += _mounted("--symlink" if link else "--ro-bind", program.readlink() if link else program, program)
+        for name in ("hosts", "resolv.conf", "passwd"):
+            words += _mounted("--ro-bind", self._folder / name, f"/etc/{name}")
         for volume in service.get("volumes", []):
             source, target, mode = volume.split(":")
             origin = Path(source) if source.startswith("/") else self._kept(container, f"volumes/{source}")
-            places.append((origin, target, "--ro-bind" if mode == "ro" else "--bind"))
-        words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname"]
-        words += [container.name, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
-        for parent in dict.fromkeys(
-            _parents([*map(str, PROGRAMS), *(target for _, target, _ in places), image.folder])
-        ):
-            words += ["--perms", "0755", "--dir", parent]  # bubblewrap would make it for root alone
-        for program in PROGRAMS:
-            link = program.is_symlink()
-            words += ["--symlink" if link else "--ro-bind", str(program.readlink() if link else program), str(program)]
-        for place in service.get("tmpfs", []):
-            words += ["--perms", "1777", "--tmpfs", place]
-        for origin, target, option in places:
-            words += [option, str(origin), target]
+            words += _mounted("--ro-bind" if mode == "ro" else "--bind", origin, target)
         words += ["--clearenv"]
         for key, value in container.environment.items():
             words += ["--setenv", key, value]
@@ -224,9 +228,14 @@ def _as(container: Container) -> list[str]:
     return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *dropped, "--"]
 
 
-def _parents(places: Iterable[str]) -> Iterable[str]:
-    """The folders above each place, outermost first."""
-    return [str(parent) for place in places for parent in reversed(Path(place).parents[:-1])]
+def _mounted(option: str, source: Path, target: Path | str) -> list[str]:
+    return [*_above(target), option, str(source), str(target)]
+
+
+def _above(place: Path | str) -> list[str]:
+    """Bubblewrap's words for the folders above a place, which it would make for root alone."""
+    above = [str(parent) for parent in reversed(Path(place).parents[:-1])]
+    return [word for parent in above for word in ("--perms", "0755", "--dir", parent)]
 
 
 def _inner(container: Container) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,7 @@ def _map(axes: Axes, search: Search) -> None:
     )
     if drawn is not None:
         _draw_boundary(axes, drawn)
+    _ramp_limit(axes, search, across, up)
     for best in search.best[:1]:
         axes.plot(
             [_place(best.point, across)],
@@ -124,6 +126,21 @@ def _map(axes: Axes, search: Search) -> None:
     axes.legend(loc="best", fontsize=7.5)
 
 
+def _ramp_limit(axes: Axes, search: Search, across: Parameter, up: Parameter) -> None:
+    """Where LR is across and Max LR an objective: the Max LR that each point's ramp measured, from below."""
+    names = [one.name for one in search.objectives]
+    if across.key != "schedule.lr" or "max_lr" not in names:
+        return
+    measured = [
+        (math.log10(point.told[names.index("max_lr")]), _place(point, up))
+        for point in search.points
+        if point.told is not None and not point.constraint and not point.facts.get("censored")
+    ]
+    if measured:
+        x, y = zip(*sorted(measured, key=lambda one: one[1]), strict=True)
+        axes.plot(x, y, color=RED, linewidth=1.0, linestyle="--", marker=".", markersize=4, label="Max LR of the ramp")
+
+
 def _draw_boundary(axes: Axes, found: Boundary) -> None:
     axes.contour(found.x, found.y, found.probability, levels=[0.5], colors=[RED], linewidths=1.5)
     axes.plot([], [], color=RED, linewidth=1.5, label="half of the runs diverge")
@@ -135,6 +152,9 @@ def _front(axes: Axes, search: Search) -> None:
     complete = [point for point in search.points if point.told is not None and not point.constraint]
     told = [point.told for point in complete if point.told is not None]
     _scatter(axes, [one[0] for one in told], [one[1] for one in told], BLUE, "o", "found")
+    censored = [point.told for point in complete if point.told is not None and point.facts.get("censored")]
+    if censored:
+        _scatter(axes, [one[0] for one in censored], [one[1] for one in censored], RED, "+", "censored: at least this")
     front = [best.point.told for best in search.best if best.point.told is not None]
     axes.plot([one[0] for one in front], [one[1] for one in front], color=BLUE, linewidth=1.0, label="front, as found")
     for place, best in enumerate(one for one in search.best if one.again):
@@ -210,8 +230,6 @@ def _map_axes(search: Search) -> tuple[Parameter, ...]:
 
 def _place(point: Point, parameter: Parameter) -> float:
     """Where a point lies on an axis: alpha in units of L; on a log scale what was searched on one."""
-    import math
-
     if parameter.key == ALPHA:
         return math.log10(words.alpha_in_units(point) or math.nan)
     drawn = float(point.drawn[parameter.name])

@@ -28,6 +28,7 @@ from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
+from keel_lab.search import best
 from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
@@ -226,7 +227,8 @@ def _finish(
             say(f"figure: {figure}")
         if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
             facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-            tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+            numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
+            tracker.summary(reporting.markdown(), figures, numbers)
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)
@@ -235,7 +237,9 @@ def _finish(
         say(where)
     for name, failure in summary.failures.items():
         say(f"failed: {name}: {failure.kind}: {failure.message}")
-    if summary.skipped:
+    if summary.skipped and "search" in sweep.spec:
+        say(f"{summary.skipped} cut by the pruner: not trained to their end")
+    elif summary.skipped:
         say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""

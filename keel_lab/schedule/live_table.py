@@ -109,6 +109,13 @@ class LiveTable:
         self._end(planned).failed += 1
         self.note(f"{planned.name}: failed, {failure.kind}: {failure.message}")
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """See `Display.cut`."""
+        words = self._standing.cut(planned)
+        row = self._end(planned)
+        row.done, row.verdict = row.done + 1, words
+        self._draw_if_due()
+
     def note(self, text: str) -> None:
         """See `Display.note`."""
         self._console.print(text, markup=False, highlight=False)

@@ -59,6 +59,10 @@ class OneLine:
         self._standing.gave_up(planned)
         self.note(f"{planned.name}: failed, {failure.kind}: {failure.message}")
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """See `Display.cut`."""
+        self._standing.cut(planned)
+
     def note(self, text: str) -> None:
         """See `Display.note`."""
         print(f"{_WIPE if self._terminal else ''}{text}", file=self._stream, flush=True)

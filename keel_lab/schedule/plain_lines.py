@@ -61,6 +61,10 @@ class PlainLines:
         self._standing.gave_up(planned)
         self._print(f"{planned.name}: failed, {failure.kind}: {failure.message}")
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """See `Display.cut`."""
+        self._print(f"{planned.name}: {self._standing.cut(planned)}")
+
     def note(self, text: str) -> None:
         """See `Display.note`."""
         self._print(text)

@@ -50,6 +50,9 @@ class Display(Protocol):
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """A trial failed for good."""
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """A search's pruner stopped a trial, which needs no more steps."""
+
     def note(self, text: str) -> None:
         """Something the user should know, as one sentence."""
 

@@ -31,8 +31,8 @@ class Proposer(Protocol):
     def failed(self, planned: PlannedTrial) -> None:
         """Hears that a trial it proposed will have no outcome."""
 
-    def stopped(self, planned: PlannedTrial) -> None:
-        """Hears that a trial was stopped on its way, and has no outcome now."""
+    def stopped(self, planned: PlannedTrial) -> bool:
+        """Hears that a trial was stopped on its way; whether that was its own wish, so that it needs no more steps."""
 
     def hear(self, news: Progress) -> Iterable[str]:
         """Hears of a running trial; the ids of trials that are to be stopped now."""
@@ -105,8 +105,9 @@ class ListProposer:
         self._release(planned)
         self._order.tell(planned, None)
 
-    def stopped(self, planned: PlannedTrial) -> None:
+    def stopped(self, planned: PlannedTrial) -> bool:
         """See `Proposer.stopped`: it is left for the next run."""
+        return False
 
     def hear(self, news: Progress) -> Iterable[str]:
         """See `Proposer.hear`: nothing is stopped."""

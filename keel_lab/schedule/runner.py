@@ -200,7 +200,6 @@ class _Run:
             self._settled[trial_id] = result
             self._reused |= {trial_id}
             self._known.add(trial_id)
-            self._audience.joined(planned)
         return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
@@ -247,8 +246,8 @@ class _Run:
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
             self._cells.settled(planned)
-        else:
-            self._proposer.stopped(planned)
+        elif self._proposer.stopped(planned):
+            self._audience.cut(planned)
 
     def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
         self._audience.judged(planned, self._settled[planned.trial.id], verdict)

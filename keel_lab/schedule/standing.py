@@ -95,6 +95,13 @@ class Standing:
         self._end(planned)
         self.failed += 1
 
+    def cut(self, planned: PlannedTrial) -> str:
+        """See `Display.cut`; returns what became of it in words."""
+        self._end(planned)
+        words = "cut by the pruner"
+        self.verdicts.appendleft(f"{planned.name}: {words}")
+        return words
+
     def headline(self, *, eta: bool = True) -> str:
         """`117/180 trials, 2 running, 3 failed, 1 retry, 41 trials/h, ETA 12 min (9 min to 16 min)`."""
         hosts = {host for item in self.running.values() if (host := item.info.get("host"))}

@@ -98,6 +98,13 @@ class Points:
             found |= {one.name: one for one in self.parameters(cell, chosen)}
         return list(found.values())
 
+    def most(self, cell: SearchCell) -> int:
+        """How many points a search asks: `search.points`, but no more than the combinations of sampler `grid`."""
+        if self.search.sampler.name != "grid":
+            return self.search.points
+        choices = (len(one.domain.values) for one in self.all_parameters(cell) if one.domain.form == "choice")
+        return min(self.search.points, math.prod(choices))
+
     def sublayers(self, cell: SearchCell, chosen: Mapping[str, Any]) -> int:
         """L of a point."""
         joint = {one.key: chosen.get(one.name) for one in cell.joint}

@@ -279,6 +279,10 @@ class Reading:
                 if found is not None:
                     allowed = f"search.space.{one.name} searches it: keep one of the two"
                     self._refuse(found.node, found.key, found.node.found(), allowed)
+        if self.grid.lr_choice is not None:
+            node = (self.entries["grid"].mapping or {}).get("lr") or self.entries["grid"]
+            allowed = "a search has LRs of its own: search lr, or give one: schedule: {lr: 1e-3}"
+            self._refuse(node, "grid.lr", node.found(), allowed)
         seeds = [self.grid.axes[key] for key in fields.SEEDS[1:] if key in self.grid.axes]
         for values in seeds:
             self._refuse(

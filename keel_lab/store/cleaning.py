@@ -12,6 +12,7 @@ from typing import Literal
 
 from keel_lab.store.best_trials import best_trials
 from keel_lab.store.committed import path_of
+from keel_lab.store.document import is_name
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
 
@@ -62,7 +63,7 @@ def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
     Raises:
         KeelLabError: with `best`, if a sweep is damaged; nothing was deleted then.
     """
-    trial_ids = root.list("trials")
+    trial_ids = list(filter(is_name, root.list("trials")))
     finished = Trials(root).results(trial_ids)
     best = best_trials(root, finished) if keep == "best" else frozenset()
     trials = files = size = 0

@@ -21,6 +21,7 @@ from keel_lab.errors import NewerSchemaError
 from keel_lab.parquet import read_parquet
 from keel_lab.result import TrialResult
 from keel_lab.store.committed import path_of, read_committed, read_trial
+from keel_lab.store.document import is_name
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.stat import Stat
 from keel_lab.trial import Trial
@@ -94,7 +95,7 @@ class Index:
         Raises:
             NewerSchemaError: if a file is of a newer schema.
         """
-        wanted = self._root.list("trials") if ids is None else list(ids)
+        wanted = list(filter(is_name, self._root.list("trials"))) if ids is None else list(ids)
         self._load()
         fresh = self._fresh(wanted)
         found = self._read([trial_id for trial_id in fresh if fresh[trial_id] is None])

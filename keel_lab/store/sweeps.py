@@ -66,6 +66,11 @@ class StoredSweep:
         return int(search["rungs"]) if search and search["pruner"]["name"] != "none" else 0
 
     @property
+    def points_to_ask(self) -> int:
+        """Of a search, how many points it asks in all, in every cell of its grid; else 0."""
+        return int(self.spec.get("points_to_ask", 0))
+
+    @property
     def cut(self) -> frozenset[str]:
         """The ids of trials that a search's pruner stopped: they have no result, and need none."""
         return frozenset(trial_id for point in self.points for trial_id in point.cut)

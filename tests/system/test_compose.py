@@ -16,7 +16,7 @@ from tests.native_images import docker_environment, image_of
 ASKED = ("POSTGRES_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY", "RAY_AUTH_TOKEN")
 QUICK = ("sweeps/quickstart.yaml", "ramp.steps=40", "grid.depth.blocks=[2]", "siblings.reference=false")
 TEXT = (REPOSITORY / "docker-compose.yml").read_text()
-SERVICES = ("postgres", "s3", "mlflow", "ray-head", "ray-worker")
+SERVICES = ("postgres", "s3", "buckets", "mlflow", "ray-head", "ray-worker")
 
 LIST_OBJECTS = """
 import boto3, sys
@@ -71,8 +71,12 @@ def test_the_example_names_every_variable_with_its_default():
 @pytest.mark.parametrize("name", SERVICES)
 def test_each_service_is_bounded_watched_and_private(name, services):
     service = services[name]
-    assert service["restart"] == "unless-stopped"
-    assert service["healthcheck"]["test"][0] == "CMD"
+    if name == "buckets":  # has done its work when it ends
+        assert service["restart"] == "on-failure"
+        assert "healthcheck" not in service
+    else:
+        assert service["restart"] == "unless-stopped"
+        assert service["healthcheck"]["test"][0] == "CMD"
     assert {"cpus", "mem_limit", "pids_limit"} <= set(service)
     assert "no-new-privileges:true" in service["security_opt"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
@@ -169,7 +173,7 @@ def test_it_goes_on_after_a_power_cut_and_stores_trials_in_s3(stack, swept):
     for name in again:
         stack.start(name)
     for name in again:
-        stack.wait_healthy(stack.containers[name])
+        stack.wait_ready(stack.containers[name])
     assert runs(stack) == 7
     curve = next(key for key in objects(stack, "mlflow") if key.endswith("curve.parquet"))
     address = f"http://mlflow:5000/api/2.0/mlflow-artifacts/artifacts/{curve}"
