@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -43,7 +44,7 @@ class Reading:
 
     Attributes:
         state: `completed` or `diverged` once a result is stored, `failed` if only failed attempts are, `skipped` if a
-            lower LR diverged and the sweep runs none above it, else `not_run`.
+            lower LR diverged and the sweep runs none above it, or a search's pruner cut it, else `not_run`.
         result: None unless a result is stored.
         verdict: under the sweep's own thresholds; None without a result.
         max_lr: what `verdict` says of Max LR; None without a result, or for a schedule whose LR does not ramp.
@@ -142,6 +143,10 @@ def read(names: Sequence[str], root: Root) -> list[SweepReadings]:
         ]
         if stored.skips_above_divergence:
             readings = _skipped(readings)
+        readings = [
+            replace(one, state="skipped") if one.result is None and one.planned.trial.id in stored.cut else one
+            for one in readings
+        ]
         own = [one for one in readings if one.planned.role is Role.TRIAL]
         beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
         found.append(SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside))
@@ -199,16 +204,21 @@ class _Judged:
     """The stored judgements of a sweep under its own thresholds, by detector."""
 
     def __init__(self, stored: StoredSweep, sweeps: Sweeps) -> None:
-        self._stored = stored
-        self._alone = sweeps.judgements(stored.name, stored.thresholds)
+        self._stored, self._thresholds = stored, stored.thresholds.model_dump(mode="json")
+        self._sweeps = sweeps
         self._beside = sweeps.judgements(stored.name, stored.thresholds, SIBLINGS)
         self._forked = sweeps.judgements(stored.name, stored.thresholds, REVERSAL)
+
+    @cached_property
+    def _alone(self) -> dict[str, Verdict]:
+        return self._sweeps.judgements(self._stored.name, self._stored.thresholds)
 
     def finished(self, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Reading:
         """The reading of a trial with a result."""
         trial_id = planned.trial.id
-        alike = dict(result.thresholds) == self._stored.thresholds.model_dump(mode="json")
-        verdict = self._alone.get(trial_id)
+        alike = dict(result.thresholds) == self._thresholds
+        bound = isinstance(planned.trial.schedule, RampSchedule)  # its own verdict may know by when it had to learn
+        verdict = self._alone.get(trial_id) if bound or not alike or result.verdict.detector != DETECTOR else None
         if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
             verdict = None  # a rejudgement of a curve that has gone on since
         if verdict is None and alike and result.verdict.detector == DETECTOR:

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.figures import drawn
 from analysis.readings import SweepReadings, open_root, read
+from analysis.search import records as search_records
+from analysis.search import tables as search_tables
+from analysis.search.findings import Search, is_search, searches
 from analysis.tables import caption, grid, grid_layout, grid_records, max_lr, max_lr_paper, max_lr_records
 from analysis.tables.latex import to_latex
 from analysis.tables.layout import Table, to_markdown, to_text
 from keel_lab.errors import UsageError
 from keel_lab.spec.label import label_text
+from keel_lab.store.trials import Trials
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
@@ -42,15 +47,19 @@ def build(names: str | Sequence[str], storage: Root | Path | str | None = None, 
     """
     if format not in FORMATS:
         raise UsageError(f"report format {format!r} is not known; formats are {', '.join(FORMATS)}")
-    sweeps = read([names] if isinstance(names, str) else names, open_root(storage))
+    root = open_root(storage)
+    sweeps = read([names] if isinstance(names, str) else names, root)
+    searched = [one for sweep in sweeps if is_search(sweep) for one in searches(sweep, Trials(root))]
+    others = [sweep for sweep in sweeps if not is_search(sweep)]
     if format == "csv":
-        return _csv(sweeps)
+        return _csv(others, searched)
     if format == "json":
-        return _json(sweeps)
+        return _json(others, searched)
     if format == "tex":
-        return _tex(sweeps)
-    tables: list[Table] = [max_lr.layout(table) for table in max_lr.tables(sweeps)]
-    tables += [grid_layout.layout(table) for table in grid.tables(sweeps)]
+        return _tex(others, searched)
+    tables: list[Table] = [max_lr.layout(table) for table in max_lr.tables(others)]
+    tables += [grid_layout.layout(table) for table in grid.tables(others)]
+    tables += [table for one in searched for table in search_tables.layouts(one)]
     write = to_text if format == "text" else to_markdown
     ahead = [line for line in map(caption.progress, sweeps) if line is not None]
     return "\n".join([*(f"{line}\n" for line in ahead), *map(write, tables)])
@@ -72,7 +81,7 @@ def figures(names: Sequence[str], storage: Root | Path | str | None, into: Path)
 
 
 def store_figures(names: Sequence[str], storage: Root | Path | str | None = None) -> list[Path]:
-    """Draws the figures into storage, `sweeps/NAME/figures/`, where new ones replace old ones.
+    """Draws the figures into storage, `sweeps/NAME/figures/`, where new ones replace old ones of other results.
 
     Returns:
         The files on this machine: the stored ones, or on an object store the copies that were uploaded.
@@ -86,9 +95,16 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
     drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
     try:
         for sweep in read(names, root):
-            for draft in _drawn(sweep, root, drafts):
+            before = drawn.stored(root, sweep)
+            if before is not None:
+                found += before
+                continue
+            fresh = _drawn(sweep, root, drafts)
+            for draft in fresh:
                 path = Sweeps(root).put_file(sweep.stored.name, f"figures/{draft.name}", draft.read_bytes())
                 found.append(root.local(path) or draft)
+            names_drawn = [draft.name for draft in fresh]
+            Sweeps(root).put_file(sweep.stored.name, drawn.FILE, drawn.note(sweep, names_drawn))
     finally:
         if drafts not in {path.parent for path in found}:
             shutil.rmtree(drafts)
@@ -96,19 +112,27 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
 
 
 def _drawn(sweep: SweepReadings, root: Root, into: Path) -> list[Path]:
+    if is_search(sweep):
+        from analysis.search.figures import search_figures
+
+        return search_figures(searches(sweep, Trials(root)), into)
     from analysis.figures.curves import loss_curves
     from analysis.figures.lr_response import lr_responses
-    from keel_lab.store.trials import Trials
 
     return [*loss_curves(sweep, Trials(root).curve, into), *lr_responses(sweep, into)]
 
 
-def _csv(sweeps: Sequence[SweepReadings]) -> str:
+def _csv(sweeps: Sequence[SweepReadings], searched: Sequence[Search]) -> str:
     ramps = [row for table in max_lr.tables(sweeps) for row in max_lr_records.records(table)]
     grids = [row for table in grid.tables(sweeps) for row in grid_records.records(table)]
-    if ramps and grids:
-        raise UsageError("a CSV holds one kind of table: ask for the ramp sweeps and the grid sweeps in two reports")
-    rows = ramps or grids
+    points = search_records.records(searched)
+    if sum(map(bool, (ramps, grids, points))) > 1:
+        raise UsageError(
+            "a CSV holds one kind of table: ask for ramp sweeps, grid sweeps and searches in reports of their own"
+        )
+    rows = ramps or grids or points
+    if not rows:
+        raise UsageError("no point of this search was asked yet: there is nothing to write as CSV")
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -116,11 +140,12 @@ def _csv(sweeps: Sequence[SweepReadings]) -> str:
     return text.getvalue()
 
 
-def _tex(sweeps: Sequence[SweepReadings]) -> str:
+def _tex(sweeps: Sequence[SweepReadings], searched: Sequence[Search]) -> str:
     tables = [max_lr_paper.layout(table) for table in max_lr.tables(sweeps)]
     tables += [grid_layout.layout(table, max_lr_paper.TITLES) for table in grid.tables(sweeps)]
+    tables += [table for one in searched for table in search_tables.layouts(one)]
     ahead = [f"% {line}\n" for line in map(caption.progress, sweeps) if line is not None]
-    name = "-".join(sweep.stored.name for sweep in sweeps)
+    name = "-".join(dict.fromkeys(one.stored.name for one in (*sweeps, *(search.sweep for search in searched))))
     labels = [name, *(f"{name}-{number}" for number in range(2, len(tables) + 1))]
     return "\n".join([*ahead, *map(to_latex, tables, labels)])
 
@@ -131,7 +156,7 @@ def _flat(value: Any) -> Any:
     return ";".join(value) if isinstance(value, list) else value
 
 
-def _json(sweeps: Sequence[SweepReadings]) -> str:
+def _json(sweeps: Sequence[SweepReadings], searched: Sequence[Search]) -> str:
     tables: list[dict[str, Any]] = []
     for ramped in max_lr.tables(sweeps):
         cells = zip(max_lr_records.records(ramped), ramped.cells, strict=True)
@@ -142,6 +167,11 @@ def _json(sweeps: Sequence[SweepReadings]) -> str:
     for gridded in grid.tables(sweeps):
         schedule = gridded.schedule.model_dump(mode="json", exclude={"kind", "lr"})
         tables.append({"protocol": "grid", "schedule": schedule, "cells": grid_records.records(gridded)})
-    thresholds = {sweep.stored.name: sweep.stored.thresholds.model_dump(mode="json") for sweep in sweeps}
+    for one in searched:
+        objectives = {objective.name: objective.direction for objective in one.objectives}
+        rows = search_records.records([one])
+        tables.append({"protocol": "search", "objectives": objectives, "importance": one.importance, "cells": rows})
+    all_sweeps = [*sweeps, *(one.sweep for one in searched)]
+    thresholds = {sweep.stored.name: sweep.stored.thresholds.model_dump(mode="json") for sweep in all_sweeps}
     content = {"schema": SCHEMA, "sweeps": list(thresholds), "thresholds": thresholds, "tables": tables}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"

@@ -46,7 +46,7 @@ def open_sweep(file: Path, overrides: Sequence[str], root: Callable[[], Root]) -
     """See `plan.opening.open_sweep`; `root` is opened for a sweep whose LRs come from another one."""
     from keel_lab.plan import opening
 
-    return opening.open_sweep(file, overrides, catalogue(), _StoredRates(root))
+    return opening.begun(opening.open_sweep(file, overrides, catalogue(), _StoredRates(root)), root, catalogue())
 
 
 class _StoredRates:

@@ -186,11 +186,13 @@ class Budget(Settings):
 
     With `skip_above_divergence` a grid trial does not run if one that differs in its lower LR only has diverged. With
     `max_failures` trials given up, no more are started: a mistake shared by all must not fail thousands, each
-    several times.
+    several times. An attempt at a trial that takes longer than `trial_time` (seconds here) checkpoints and fails as a
+    timeout; it is tried once more, from there.
     """
 
     max_concurrent: Count | None = None
     wall_time: Positive | None = None
+    trial_time: Positive | None = None
     trials: Count | None = None
     max_failures: Count | None = None
     skip_above_divergence: bool = False

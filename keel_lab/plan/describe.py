@@ -17,6 +17,11 @@ from keel_lab.store.trials import Trials
 def describe_plan(opened: OpenedSweep, root: Root, *, as_json: bool) -> str:
     """The plan as text or JSON, without a trailing newline."""
     refuse_other_bytes(opened, root)
+    if opened.points is not None:
+        from keel_lab.search.summary import describe_search
+
+        slots = local_slots(opened.spec.resources, opened.spec.budget)
+        return describe_search(opened, root, slots, as_json=as_json)
     trials = Trials(root)
     spec, planned = opened.spec, opened.plan.trials
     done = settled_results(trials, planned, spec.thresholds, spec.siblings)

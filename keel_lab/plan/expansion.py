@@ -21,6 +21,7 @@ from keel_lab.settings import (
     TrainSettings,
 )
 from keel_lab.spec import quantity, rule
+from keel_lab.spec.fields import PROTOCOLS, SCHEDULES
 from keel_lab.spec.label import label_text
 from keel_lab.trial import DataRef, OptionValue, Trial
 
@@ -46,11 +47,13 @@ def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: Ch
     """
     if chosen is None and spec.lr_choice is not None:
         chosen = ChosenLrs(spec.lr_choice, None)
-    expansion = _Expansion(spec, catalogue, facts, chosen)
+    if spec.search is not None:
+        return Plan((), 0)  # its trials are known once they are asked for, see `keel_lab.search`
+    expansion = Expansion(spec, catalogue, facts, chosen)
     distinct: dict[str, PlannedTrial] = {}
     total = 0
-    for seeds in _combinations([axis for axis in spec.axes if axis.key in SEEDS]):
-        for values in _combinations([axis for axis in spec.axes if axis.key not in SEEDS]):
+    for seeds in combinations([axis for axis in spec.axes if axis.key in SEEDS]):
+        for values in combinations([axis for axis in spec.axes if axis.key not in SEEDS]):
             for own in expansion.own_options(values["architecture"]):
                 planned = expansion.trial(values, own, seeds)
                 distinct.setdefault(planned.trial.id, planned)
@@ -58,13 +61,18 @@ def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: Ch
     return Plan(with_references(distinct.values(), spec.siblings), total - len(distinct))
 
 
-def _combinations(axes: list[Axis]) -> Iterator[dict[str, Any]]:
+def combinations(axes: list[Axis]) -> Iterator[dict[str, Any]]:
+    """Every combination of the values of axes, by key."""
     keys = [axis.key for axis in axes]
     yield from (dict(zip(keys, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes)))
 
 
-class _Expansion:
-    def __init__(self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: ChosenLrs | None) -> None:
+class Expansion:
+    """Makes the trials of a sweep from values of its axes."""
+
+    def __init__(
+        self, spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: ChosenLrs | None = None
+    ) -> None:
         self._spec = spec
         self._chosen = chosen
         self._catalogue = catalogue
@@ -76,6 +84,8 @@ class _Expansion:
         self._data, self._vocab = data, facts.vocab
         self._numerics = own_trainer.numerics(spec.trainer)
         self._varying = {axis.key for axis in spec.axes if len(axis.values) > 1}
+        if spec.search is not None:
+            self._varying |= {one.key for one in spec.search.space}
         self._parameters: dict[str, int] = {}
 
     def own_options(self, architecture: str) -> Iterator[dict[str, Any]]:
@@ -83,8 +93,12 @@ class _Expansion:
         own = self._spec.options.get(architecture, {})
         yield from (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
 
-    def trial(self, values: Mapping[str, Any], own: Mapping[str, Any], seeds: Mapping[str, int]) -> PlannedTrial:
-        """The trial of one combination."""
+    def trial(
+        self, values: Mapping[str, Any], own: Mapping[str, Any], seeds: Mapping[str, int], section: str = ""
+    ) -> PlannedTrial:
+        """The trial of one combination; of a search, the one whose LR moves by `section`, `ramp` or `schedule`."""
+        section = section or PROTOCOLS[self._spec.protocol][0]
+        values = {key: value for key, value in values.items() if key.split(".")[0] not in {*SCHEDULES} - {section}}
         architecture, blocks = values["architecture"], values["blocks"]
         declaration = self._catalogue.declaration(architecture)
         shape = self._section("model", values)
@@ -102,7 +116,7 @@ class _Expansion:
             model=ModelSettings(**{key: value for key, value in shape.items() if f"model.{key}" not in idle}),
             data=self._data,
             train=TrainSettings(**train),
-            schedule=self._schedule(values),
+            schedule=self._schedule(values, section),
             init_seed=seeds.get("init_seed", seeds.get("seed", 0)),
             data_seed=seeds.get("data_seed", seeds.get("seed", 0)),
             resources=self._spec.resources,
@@ -115,11 +129,12 @@ class _Expansion:
     def _section(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Constants and this combination's values of a section, ready for its settings model."""
         varied = {key.split(".")[1]: value for key, value in values.items() if key.startswith(f"{name}.")}
-        merged = {**self._spec.constants["schedule" if name == "ramp" else name], **varied}
+        constants = self._spec.constants
+        merged = {**constants.get(name, constants["schedule"]), **varied}  # protocol ramp calls its own `schedule`
         return {key: tuple(value) if isinstance(value, list) else value for key, value in merged.items()}
 
-    def _schedule(self, values: Mapping[str, Any]) -> RampSchedule | GridSchedule:
-        if self._spec.protocol == "ramp":
+    def _schedule(self, values: Mapping[str, Any], name: str) -> RampSchedule | GridSchedule:
+        if name == "ramp":
             return RampSchedule(**self._section("ramp", values))
         section = self._section("schedule", values)
         if self._chosen is not None:

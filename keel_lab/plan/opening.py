@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from keel_lab.spec import SweepSpec
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 
 if TYPE_CHECKING:
+    from keel_lab.search.cells import Points
     from keel_lab.store.root import Root
 
 
@@ -30,18 +31,26 @@ class OpenedSweep:
 
     Attributes:
         notes: what the user should hear before it runs.
+        points: of a search, the cells it searches and the trials of its points.
+        origin: the stored sweep that this is, if it was opened by its name.
     """
 
     spec: SweepSpec
     facts: CorpusFacts
     plan: Plan
     notes: tuple[str, ...] = ()
+    points: Points | None = None
+    origin: StoredSweep | None = None
 
     def stored(self) -> StoredSweep:
         """The sweep as storage keeps it."""
+        if self.origin is not None:
+            return self.origin
         spec = self.spec.to_json()
         if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
             spec["folder"] = "."
+        if self.points is not None:
+            spec["points_to_ask"] = sum(self.points.most(cell) for cell in self.points.cells)
         return StoredSweep(
             name=self.spec.name,
             spec=spec,
@@ -71,9 +80,14 @@ def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
         return None
     others = {planned.trial.id for planned in before.trials} - {planned.trial.id for planned in after.trials}
     what = "; ".join(Sweeps.difference(before.spec["document"], after.spec["document"])) or "its data or its defaults"
+    kept = (
+        f"{len(others)} of its trials, in storage, are no part of the new one"
+        if others
+        else "all its trials are part of the new one"
+    )
     return (
         f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
-        f"{len(others)} of its trials, in storage, are no part of the new one; name=... keeps both apart"
+        f"{kept}; name=... keeps both apart"
     )
 
 
@@ -117,9 +131,39 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     stored = Sweeps(root).load(name)
     spec = SweepSpec.from_json(stored.spec)
     facts = catalogue_for(spec.trainer, catalogue).corpus(spec.data, spec.folder)
-    opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed))
+    points = _points(spec, catalogue_for(spec.trainer, catalogue), facts)
+    opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed), points=points)
     refuse_other_bytes(opened, root)
-    return replace(opened, facts=stored.data)
+    return replace(opened, facts=stored.data, origin=stored)
+
+
+def begun(opened: OpenedSweep, root: Callable[[], Root], catalogue: Catalogue) -> OpenedSweep:
+    """A search that begins with the best points of another sweep, with these points; any other sweep as it is.
+
+    Once a search is stored, its points are those that were chosen then.
+
+    Args:
+        opened: the sweep.
+        root: opens the storage, if it is needed.
+        catalogue: as for `open_sweep`.
+
+    Raises:
+        UsageError: if there is no such other sweep, or nothing of it lies in the space.
+    """
+    if opened.points is None or opened.points.search.warm_start.sweep is None:
+        return opened
+    from keel_lab.search.beginning import best_of, drawn_before
+
+    source, drawn = opened.points.search.warm_start.sweep, opened.points.search.warm_start.drawn
+    notes: tuple[str, ...] = ()
+    if drawn is None:
+        drawn = drawn_before(Sweeps(root()).find(opened.spec.name), source)
+    if drawn is None:
+        drawn = best_of(source, root(), opened.points)
+        notes = (f"begins with {len(drawn)} point{'s' * (len(drawn) > 1)} of {source}",)
+    spec = opened.spec.with_drawn(drawn)
+    points = _points(spec, catalogue_for(spec.trainer, catalogue), opened.facts)
+    return replace(opened, spec=spec, points=points, notes=(*opened.notes, *notes))
 
 
 def refuse_other_bytes(opened: OpenedSweep, root: Root) -> None:
@@ -148,14 +192,28 @@ def _opened(spec: SweepSpec, catalogue: Catalogue, measured: MeasuredRates | Non
         if chosen.problems:
             raise SpecError(chosen.problems)
         spec = spec.with_rates(chosen.rates)
+    points = _points(spec, catalogue, facts)
+    samples = [] if points is None else points.samples()
     room = min(facts.tokens, facts.heldout or facts.tokens) - 1  # a sequence is context tokens and one to predict
-    longest = max(planned.trial.model.context for planned in plan.trials)
+    longest = max(planned.trial.model.context for planned in (*plan.trials, *samples))
     if facts.vocab and longest > room:
         raise UsageError(
             f"model.context: found {longest}, but {facts.source} has only {facts.tokens:,} training and "
             f"{facts.heldout:,} held-out tokens; a context of at most {room} fits: shorten it or add text"
         )
-    return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else ())
+    return OpenedSweep(spec, facts, plan, tuple(chosen.notes) if chosen is not None else (), points)
+
+
+def _points(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts) -> Points | None:
+    if spec.search is None:
+        return None
+    from keel_lab.search.beginning import beginning
+    from keel_lab.search.cells import Points
+
+    points = Points(spec, catalogue, facts)
+    for cell in points.cells:
+        beginning(points, cell)  # a given point outside the space is refused here
+    return points
 
 
 def store_corpus(opened: OpenedSweep, root: Root, catalogue: Catalogue) -> None:

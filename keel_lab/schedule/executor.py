@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ class Task:
         attempt: 1 for the first.
         learn_by: see `keel_lab.detect.watch.Watch`.
         keep: steps after which a checkpoint is kept for forks to start from.
+        seconds: that this attempt may take; None for no bound.
+        rungs: how many times on its way the run says its loss, see `keel_lab.search.rungs`; 0 for never.
     """
 
     trial: Trial
@@ -29,6 +31,8 @@ class Task:
     attempt: int = 1
     learn_by: int | None = None
     keep: tuple[int, ...] = ()
+    seconds: float | None = None
+    rungs: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Progress:
 
     Attributes:
         state: the detector's word now: `healthy`, `suspect`, `diverged`, ...
+        info: `host`, `pid`, on Ray `node`; now and then a `note`, a sentence for the user.
         points: some of the steps since the last batch: (step, Unix milliseconds, metric -> finite value).
     """
 
@@ -84,6 +89,12 @@ class Executor(Protocol):
 
     def progress(self) -> Sequence[Progress]:
         """Live news since the last call."""
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """Shows live news to `hear`, which returns the ids of trials that are to stop.
+
+        They are asked as all are by `request_stop`, and come back as stopped unless they end first.
+        """
 
     def request_stop(self) -> None:
         """Asks running tasks to checkpoint and stop (outcome `stopped`); queued ones come back as stopped too.

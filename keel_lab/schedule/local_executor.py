@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from keel_lab.result import TrialResult
 from keel_lab.schedule import worker
@@ -21,6 +21,7 @@ class LocalExecutor:
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._mailbox = LocalMailbox()
+        self._stop = False
 
     @property
     def slots(self) -> int:
@@ -47,6 +48,7 @@ class LocalExecutor:
         if not self._queue:
             return None
         task = self._queue.popleft()
+        self._mailbox.stop_requested = self._stop
         outcome = worker.attempt(task, self._mailbox)
         if isinstance(outcome, TrialResult):
             return Finished(task, result=outcome)
@@ -56,9 +58,13 @@ class LocalExecutor:
         """See `Executor.progress`."""
         return self._mailbox.drain()
 
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`. The one trial that runs can be stopped only by its own news."""
+        self._mailbox.hear = hear
+
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
-        self._mailbox.stop_requested = True
+        self._stop = self._mailbox.stop_requested = True
 
     def avoid(self, node: str) -> bool:
         """See `Executor.avoid`: there is this process only."""

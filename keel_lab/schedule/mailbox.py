@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from keel_lab.schedule.executor import Progress
@@ -27,15 +28,18 @@ class LocalMailbox:
     def __init__(self) -> None:
         self.news: list[Progress] = []
         self.stop_requested = False
+        self.hear: Callable[[Progress], Iterable[str]] = lambda news: ()
 
     def announce(self, news: Progress) -> bool:
         """See `Mailbox.announce`."""
-        self.news.append(news)
+        self.post(news)
         return self.stop_requested
 
     def post(self, news: Progress) -> bool:
         """See `Mailbox.post`."""
         self.news.append(news)
+        if news.trial_id in self.hear(news):
+            self.stop_requested = True
         return True
 
     def drain(self) -> list[Progress]:

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import queue
+import signal
+import threading
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
+from keel_lab.schedule.limits import overtime
 from keel_lab.schedule.node_losses import NodeLosses
+from keel_lab.schedule.ray_attempts import Attempt, Attempts
 from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
-from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox, beside_driver
+from keel_lab.schedule.ray_mailbox import DriverMailbox, beside_driver
+from keel_lab.schedule.ray_tasks import (
+    NODE_LOST,
+    check_trial,
+    failure_of,
+    not_on,
+    remote,
+    run_attempt,
+    run_together,
+    with_demand,
+)
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
-NODE_LOST = "the node was lost"
-NODE = "ray.io/node-id"  # the label that Ray gives every node
+SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
+PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
+
+logger = logging.getLogger(__name__)
 
 
 class RayExecutor:
@@ -43,22 +62,16 @@ class RayExecutor:
         self._resources = resources
         self._stop = False
         self._closed = False
-        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        self._flight: dict[Future[Any], tuple[Task, Any]] = {}  # Ray forgets a task whose reference is gone
         self._lost: deque[Finished] = deque()
-        self._hosts: dict[str, str] = {}
-        self._nodes: dict[str, str] = {}
+        self._news: list[Progress] = []
         self._avoided: set[str] = set()
-        self._died_on: dict[
-            str, set[str]
-        ] = {}  # by trial id: a host that breaks trials is idle first, and takes the next
+        self._slots, self._slots_until = 1, 0.0
+        self._halted: set[str] = set()
+        self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address, runtime_env)
-        self._losses = NodeLosses(self._cluster)
         try:
             self._check(resources)
-            self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
-            self._together = _remote(_attempt_together)
-            self._mailbox = DriverMailbox()
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -66,20 +79,29 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """See `Executor.slots`; follows a cluster that grows or shrinks."""
-        return max(1, capacity(self._cluster.nodes(), self._resources))
+        if time.monotonic() >= self._slots_until:
+            self._slots = max(1, capacity(self._cluster.nodes(), self._resources))
+            self._slots_until = time.monotonic() + SLOTS_EVERY
+        return self._slots
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
         import ray
 
-        problems = []
-        for trial, ref in [(trial, self._with(self._preflight, trial).remote(trial)) for trial in trials]:
-            try:
-                problem = ray.get(ref)
-            except ray.exceptions.RayError as error:
-                problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
-            if problem is not None:
-                problems.append(problem)
+        left, problems = list(trials), []
+        for again in reversed(range(PREFLIGHTS)):
+            asked = [(trial, self._with(self._preflight, trial).remote(trial)) for trial in left]
+            left = []
+            for trial, ref in asked:
+                try:
+                    problem = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
+                    if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
+                        left.append(trial)
+                        continue
+                if problem is not None:
+                    problems.append(problem)
         return problems
 
     def submit(self, task: Task) -> None:
@@ -92,41 +114,48 @@ class RayExecutor:
         else:  # it only waits, here; Ray Train asks for what its workers need
             options = self._together.options(num_cpus=0, scheduling_strategy=beside_driver())
             ref = options.remote(task, mailbox, self._places(task.trial))
-        future = ref.future()
-        self._flight[future] = task, ref
-        future.add_done_callback(self._done.put)
+        done = self._done
+        self._attempts.add(task, ref).add_done_callback(lambda future: done.put((task, future)))
 
     def next_done(self, timeout: float) -> Finished | None:
-        """See `Executor.next_done`."""
-        self._mailbox.exchange(self._stop)
-        self._give_up_on_lost_nodes()
+        """See `Executor.next_done`.
+
+        Raises:
+            IncompleteError: if the Ray node of this process died, and is not ours to start again.
+        """
+        if not self._lost:
+            self._mailbox.exchange(self._stop, frozenset(self._halted))
+            self._end_hanging()
+            self._give_up_on_lost_nodes()
         if self._lost:
             return self._lost.popleft()
         try:
-            future = self._done.get(timeout=timeout)
+            task, future = self._done.get(timeout=timeout)
         except queue.Empty:
             return None
-        if future not in self._flight:  # given up before
+        attempt = self._attempts.of(future, task)
+        if attempt is None:
             return None
-        task, _ = self._flight.pop(future)
         error = future.exception()
-        outcome = future.result() if error is None else _failure(error, self._hosts.get(task.trial.id, ""))
-        node = self._nodes.pop(task.trial.id, "")
-        if isinstance(outcome, TrialResult):
-            return Finished(task, result=outcome, node=node)
-        if node:
-            self._died_on.setdefault(task.trial.id, set()).add(node)
-        return Finished(task, failure=outcome, node=node)
+        if error is not None and self._is_our_end(error):
+            self._start_again()
+            return self._lost.popleft()
+        outcome = future.result() if error is None else error
+        if not attempt.node and not isinstance(outcome, TrialResult):
+            self._mailbox.catch_up(self._stop, frozenset(self._halted))
+            self._take_news()
+        return self._finished(attempt, outcome)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
-        self._mailbox.exchange(self._stop)
-        news = self._mailbox.take()
-        # a trial's first news says where it runs; an attempt on a lost node may still speak when that comes back
-        placed = [item for item in news if item.info.get("node") and not self._losses.known(str(item.info["node"]))]
-        self._hosts |= {item.trial_id: str(item.info["host"]) for item in placed}
-        self._nodes |= {item.trial_id: str(item.info["node"]) for item in placed}
+        self._mailbox.exchange(self._stop, frozenset(self._halted))
+        self._take_news()
+        news, self._news = self._news, []
         return news
+
+    def listen(self, hear: Callable[[Progress], Iterable[str]]) -> None:
+        """See `Executor.listen`."""
+        self._hear = hear
 
     def request_stop(self) -> None:
         """See `Executor.request_stop`."""
@@ -134,8 +163,7 @@ class RayExecutor:
 
     def avoid(self, node: str) -> bool:
         """See `Executor.avoid`. Ray places what is submitted from here on elsewhere, by the node's own label."""
-        others = self._cluster.nodes(but_for={*self._avoided, node})
-        if not capacity(others, self._resources):
+        if not capacity(self._cluster.nodes(but_for={*self._avoided, node}), self._resources):
             return False
         self._avoided.add(node)
         return True
@@ -146,22 +174,80 @@ class RayExecutor:
             self._closed = True
             self._cluster.close()
 
+    def _begin(self) -> None:
+        """What lives as long as one connection to Ray."""
+        self._run, self._preflight = remote(run_attempt), remote(check_trial)
+        self._together = remote(run_together)
+        self._mailbox = DriverMailbox()
+        self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
+        self._attempts = Attempts()
+        self._losses = NodeLosses(self._cluster)
+
+    def _finished(self, attempt: Attempt, outcome: TrialResult | Failure | BaseException) -> Finished:
+        self._attempts.end(attempt, died=not isinstance(outcome, TrialResult))
+        task, host = attempt.task, attempt.host
+        self._halted.discard(task.trial.id)
+        if isinstance(outcome, TrialResult):
+            return Finished(task, result=outcome, node=attempt.node)
+        if attempt.overdue:
+            outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
+        failure = outcome if isinstance(outcome, Failure) else failure_of(outcome, host)
+        return Finished(task, failure=failure, node=attempt.node)
+
+    def _end_hanging(self) -> None:
+        """Kills attempts that hang: those that take steps have stopped themselves when their time was over."""
+        import ray
+
+        for attempt in self._attempts.hanging():
+            ray.cancel(attempt.ref, force=True)
+
     def _give_up_on_lost_nodes(self) -> None:
         """Takes what ran on them as failed, and queues again what nobody knows to run: it may be waiting there."""
         import ray
 
+        if self._cluster.local:  # its one node's end is seen by what ran there
+            return
         lost = self._losses.new()
-        for future, (task, ref) in list(self._flight.items()) if lost else ():
-            node = self._nodes.get(task.trial.id, "")
-            if node and node not in lost:
-                continue
-            del self._flight[future]
-            if node:
-                failure = Failure(FailureKind.PREEMPTED, NODE_LOST, self._hosts.get(task.trial.id, ""))
-                self._lost.append(Finished(task, failure=failure, node=self._nodes.pop(task.trial.id)))
-            else:
-                ray.cancel(ref)
-                self.submit(task)
+        for attempt in self._attempts if lost else ():
+            if attempt.node in lost:
+                self._lost.append(self._finished(attempt, Failure(FailureKind.PREEMPTED, NODE_LOST, attempt.host)))
+            elif not attempt.node:
+                ray.cancel(attempt.ref)
+                self.submit(attempt.task)
+
+    def _is_our_end(self, error: BaseException) -> bool:
+        """Whether the Ray of this very process is gone: its raylet was killed."""
+        from ray import exceptions
+
+        if self._cluster.local:
+            return isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError)
+        if isinstance(error, exceptions.LocalRayletDiedError):
+            raise IncompleteError(
+                "the Ray of this machine has died; what was stored is kept, `keel-lab resume` goes on"
+            )
+        return False
+
+    def _start_again(self) -> None:
+        """A new local Ray; whatever was in flight comes back as preempted."""
+        logger.warning("the local Ray has died (was its raylet killed?); it is started again")
+        lost = list(self._attempts)
+        terminate = signal.getsignal(signal.SIGTERM)
+        self._cluster.close()
+        self._cluster = RayCluster("local")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in place
+        self._begin()
+        for attempt in lost:
+            failure = Failure(FailureKind.PREEMPTED, "the local Ray died, and was started again", attempt.host)
+            self._lost.append(Finished(attempt.task, failure=failure))
+
+    def _take_news(self) -> None:
+        news = self._mailbox.take()
+        # an attempt on a lost node may still speak when that comes back
+        self._attempts.hear(item for item in news if not self._losses.known(str(item.info.get("node", ""))))
+        for item in news:
+            self._halted.update(self._hear(item))
+        self._news += news
 
     def _check(self, resources: Resources) -> None:
         nodes = self._cluster.nodes()
@@ -170,56 +256,10 @@ class RayExecutor:
             raise refusal(nodes, resources)
 
     def _with(self, function: Any, trial: Trial) -> Any:
-        wanted = demand(trial.resources)
-        return function.options(
-            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places(trial)
-        )
+        return with_demand(function, demand(trial.resources), self._places(trial))
 
     def _places(self, trial: Trial) -> dict[str, str] | None:
         """Not on a node that is avoided nor, while there are others, on one on which the trial has died."""
-        died = self._died_on.get(trial.id, set())
+        died = self._attempts.died_on(trial.id)
         others = self._cluster.nodes(but_for=self._avoided | died) if died else []
-        out = self._avoided | died if capacity(others, trial.resources) else self._avoided
-        return {NODE: f"!in({','.join(sorted(out))})"} if out else None
-
-
-def _remote(function: Any) -> Any:
-    import ray
-
-    return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
-
-
-def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    from keel_lab.schedule.worker import attempt, limit_threads
-
-    limit_threads(task.trial.resources.cpus)
-    return attempt(task, mailbox)
-
-
-def _attempt_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:
-    from keel_lab.schedule.ray_group import attempt
-
-    return attempt(task, mailbox, selector)
-
-
-def _check_trial(trial: Trial) -> str | None:
-    from keel_lab.schedule.worker import limit_threads, preflight
-
-    limit_threads(trial.resources.cpus)
-    return preflight(trial)
-
-
-def _failure(error: BaseException, host: str) -> Failure:
-    """What a task's death means: Ray names the kinds, and its long texts are cut to their first sentence."""
-    from ray import exceptions
-
-    if isinstance(error, exceptions.RayTaskError):  # our own code on the worker, such as a package that lacks there
-        error = error.cause
-    kind, message = FailureKind.CRASH, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-    if isinstance(error, exceptions.WorkerCrashedError):
-        message = "the worker process died (killed, or crashed in native code)"
-    elif isinstance(error, exceptions.OutOfMemoryError):
-        kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
-    elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, NODE_LOST
-    return Failure(kind, message, host)
+        return not_on(self._avoided | died if capacity(others, trial.resources) else self._avoided)

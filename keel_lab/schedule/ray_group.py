@@ -20,6 +20,7 @@ from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule import worker
 from keel_lab.schedule.executor import Task
 from keel_lab.schedule.follower import follow
+from keel_lab.schedule.limits import Limits
 from keel_lab.schedule.ray_cluster import demand
 from keel_lab.schedule.ray_mailbox import RayMailbox
 from keel_lab.schedule.session import not_begun
@@ -73,11 +74,11 @@ def attempt(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) ->
             ended: Any = trainer.fit()
         except TrainingFailedError as error:
             return _failure(error)
-        result: TrialResult = ended.return_value
+        result: TrialResult | Failure = ended.return_value
         return result
 
 
-def _run_rank(config: dict[str, Any]) -> TrialResult | None:
+def _run_rank(config: dict[str, Any]) -> TrialResult | Failure | None:
     """What each worker does; Ray Train hands on what rank 0 returns."""
     from ray.train import get_context
 
@@ -97,11 +98,11 @@ def _run_rank(config: dict[str, Any]) -> TrialResult | None:
         meeting.close()
 
 
-def _lead(task: Task, mailbox: RayMailbox, meeting: _Meeting) -> TrialResult:
+def _lead(task: Task, mailbox: RayMailbox, meeting: _Meeting) -> TrialResult | Failure:
     if mailbox.announce(worker.starting(task)):  # here, so that the driver knows the node that the trial runs on
         meeting.call(NOT_BEGUN)
         return not_begun(task)
-    return worker.train(task, Root.open(task.storage), mailbox, meeting.call)
+    return worker.train(task, Root.open(task.storage), mailbox, Limits(task.seconds), meeting.call)
 
 
 @dataclass

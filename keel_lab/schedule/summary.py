@@ -27,7 +27,7 @@ class RunSummary:
         failures: the last failure of each failed trial, by the trial's name.
         warnings: what did not work but cost no result, one sentence each.
         sweep: its name.
-        skipped: trials that need not run, since a lower LR diverged.
+        skipped: trials that need not run (on), since a lower LR diverged or a search's pruner stopped them.
     """
 
     completed: int
@@ -53,6 +53,7 @@ def summarise(
     reason: str,
     signalled: int | None,
     warnings: tuple[str, ...],
+    unasked: int = 0,
 ) -> RunSummary:
     """Counts what became of a sweep's trials, and of the forks that followed from them.
 
@@ -65,13 +66,15 @@ def summarise(
         reason: why trials may be left.
         signalled: exit code of the signal that stopped the run; None without one.
         warnings: see `RunSummary`.
+        unasked: trials that a search has still to ask for.
     """
     planned = with_forks(sweep.trials, settled, sweep.siblings)
     total = {one.trial.id for one in planned} | settled.keys() | given_up.keys()
     verdicts = {trial_id: result.verdict for trial_id, result in settled.items()}
     skipped = above_divergence(sweep.trials, verdicts) - given_up.keys() if skip_above else frozenset()
+    skipped |= sweep.cut - settled.keys() - given_up.keys()
     diverged = sum(result.outcome is Outcome.DIVERGED for result in settled.values())
-    left = len(total) - len(settled) - len(given_up) - len(skipped)
+    left = len(total) - len(settled) - len(given_up) - len(skipped) + unasked
     incomplete = signalled or IncompleteError.exit_code
     return RunSummary(
         completed=len(settled) - diverged,

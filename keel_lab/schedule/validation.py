@@ -19,7 +19,8 @@ def checked(opened: OpenedSweep) -> OpenedSweep:
     Raises:
         UsageError: with everything that the trainer refuses.
     """
-    trials = one_of_each_shape(planned.trial for planned in opened.plan.trials)
+    samples = () if opened.points is None else opened.points.samples()
+    trials = one_of_each_shape(planned.trial for planned in (*opened.plan.trials, *samples))
     problems = [problem for trial in trials if (problem := worker.preflight(trial)) is not None]
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)))
@@ -28,6 +29,9 @@ def checked(opened: OpenedSweep) -> OpenedSweep:
 
 def sentence(file: str, opened: OpenedSweep) -> str:
     """`sweeps/table1.yaml: valid: sweep table1, 60 trials in 12 cells`."""
+    if opened.points is not None:
+        searches = _count(len(opened.points.cells), "search").replace("searchs", "searches")
+        return f"{file}: valid: sweep {opened.spec.name}, {searches} of {opened.points.search.points} points"
     trials = opened.plan.trials
     cells = len({planned.cell for planned in trials})
     return f"{file}: valid: sweep {opened.spec.name}, {_count(len(trials), 'trial')} in {_count(cells, 'cell')}"

@@ -145,9 +145,9 @@ class _Checker:
 
     def schedule(self) -> None:
         """Learning rates that rise, and warm-ups that end."""
-        if self.reading.protocol == "ramp":
+        if self.reading.protocol != "grid":
             self._ramp()
-        else:
+        if self.reading.protocol != "ramp":
             self._warmup()
             for values in self.combinations("schedule.shape", "schedule.lr", "schedule.final_lr"):
                 rate, final = values["schedule.lr"][0], values["schedule.final_lr"][0]
@@ -185,7 +185,7 @@ class _Checker:
         blocks = self.reading.grid.axes.get("blocks")
         for name, declaration in self.reading.grid.declarations().items():
             for option, known in declaration.options.items():
-                own = self.reading.grid.own.get(name, {}).get(option) or self.reading.grid.axes.get(f"options.{option}")
+                own = self.reading.own(name, option)
                 if known.kind != "rule" or own is None:
                     continue
                 for (value, node), depth in itertools.product(own.items, blocks.values if blocks else ()):

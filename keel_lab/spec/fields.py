@@ -25,7 +25,12 @@ from keel_lab.spec import kind
 from keel_lab.spec.kind import Kind
 
 SCHEMA = 1
-PROTOCOLS = {"ramp": "ramp", "grid": "schedule"}  # protocol: the section that says how its learning rate moves
+PROTOCOLS = {  # protocol: the sections that say how its learning rate moves
+    "ramp": ("ramp",),
+    "grid": ("schedule",),
+    "search": ("ramp", "schedule"),
+}
+SCHEDULES = ("ramp", "schedule")
 TOP = (
     "schema",
     "name",
@@ -39,6 +44,7 @@ TOP = (
     "train",
     "ramp",
     "schedule",
+    "search",
     "siblings",
     "divergence",
     "resources",
@@ -70,7 +76,7 @@ _MODELS: Mapping[str, type[Settings]] = {
     "resources": Resources,
     "budget": Budget,
 }
-_SPECIAL = {"resources.memory": kind.MEMORY, "budget.wall_time": kind.DURATION}
+_SPECIAL = {"resources.memory": kind.MEMORY, "budget.wall_time": kind.DURATION, "budget.trial_time": kind.DURATION}
 
 
 class _Loose(Settings):
@@ -109,7 +115,7 @@ def defaults(name: str) -> dict[str, Any]:
 
 def axis_sections(protocol: str) -> tuple[str, ...]:
     """The sections whose keys may vary from trial to trial: those that a trial's id hashes."""
-    return ("model", "train", PROTOCOLS[protocol])
+    return ("model", "train", *PROTOCOLS[protocol])
 
 
 def dotted(protocol: str) -> list[str]:

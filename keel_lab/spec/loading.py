@@ -82,7 +82,7 @@ def parse(text: str, source_name: str, folder: Path, overrides: Sequence[str], c
     options = {name for shipped in catalogue.names() for name in catalogue.declaration(shipped).options}
     root = override.apply(root, overrides, sorted(options), problems)
     trainer = _trainer(root)
-    reading = Reading(root, _catalogue(root, trainer, catalogue, problems), problems)
+    reading = Reading(root, _catalogue(root, trainer, catalogue, problems), problems, trainer)
     problems.extend(consistency.check(reading))
     if problems:
         raise SpecError(sort_problems(problems))
@@ -123,7 +123,8 @@ def _build(reading: Reading, folder: Path, trainer: str) -> SweepSpec:
     constants = {name: _constants(reading, name) for name in fields.axis_sections(reading.protocol)}
     sections = {"data": data, **{name: model.model_dump(mode="json") for name, model in fixed.items()}}
     document = _document(reading, constants, sections, trainer)
-    schedule = constants.pop(fields.PROTOCOLS[reading.protocol])
+    if reading.protocol == "ramp":
+        constants["schedule"] = constants.pop("ramp")
     return SweepSpec(
         name=reading.name,
         question=reading.question,
@@ -135,7 +136,8 @@ def _build(reading: Reading, folder: Path, trainer: str) -> SweepSpec:
         options={
             name: {option: values.values for option, values in own.items()} for name, own in reading.grid.own.items()
         },
-        constants={**constants, "schedule": schedule},
+        constants=constants,
+        search=None if reading.search is None else reading.search.spec,
         trainer=trainer,
         lr_choice=reading.grid.lr_choice,
         **fixed,  # type: ignore[arg-type]
@@ -148,7 +150,8 @@ def _constants(reading: Reading, section: str) -> dict[str, Any]:
     for key in fields.section(section):
         dotted = f"{section}.{key}"
         given = reading.values.get(dotted)
-        varies = dotted in reading.grid.axes or (given is not None and given.listed)
+        searched = reading.search is not None and dotted in reading.search.space.limits
+        varies = searched or dotted in reading.grid.axes or (given is not None and given.listed)
         value = given.values[0] if given is not None else reading.default(dotted)
         if not varies and value is not None:
             found[key] = value
@@ -186,6 +189,7 @@ def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, A
         "grid": {("depth" if key == "blocks" else key): (depth if key == "blocks" else grid[key]) for key in grid},
         "per_architecture": own,
         **varying,
+        **({} if reading.search is None or reading.search.spec is None else {"search": reading.search.spec.document()}),
         "data": sections["data"],
         **({"siblings": sections["siblings"]} if "siblings" in sections else {}),
         "divergence": sections["thresholds"],

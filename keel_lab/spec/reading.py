@@ -8,12 +8,14 @@ from typing import Any
 
 from keel_lab.architecture import Catalogue
 from keel_lab.errors import Problem
+from keel_lab.own_trainer import DEFAULT
 from keel_lab.spec import axis, fields
 from keel_lab.spec.axis import Values
 from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import nearest
 from keel_lab.spec.lr_choice import is_choice
 from keel_lab.spec.node import Node
+from keel_lab.spec.search_reading import SearchReader
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NAME_ALLOWED = (
@@ -33,14 +35,15 @@ class Reading:
 
     Attributes:
         problems: everything wrong so far.
-        protocol: `ramp` or `grid`; a guess if the file's own is wrong.
+        protocol: `ramp`, `grid` or `search`; a guess if the file's own is wrong.
         grid: axes and options.
         values: the given keys of `model`, `train`, `ramp` or `schedule`, dotted; the grid's are not among them.
         fixed: given keys of the sections that cannot vary, by section.
         preset: the given ramp preset.
+        search: reader of the section `search`; None under another protocol.
     """
 
-    def __init__(self, root: Node, catalogue: Catalogue, problems: list[Problem]) -> None:
+    def __init__(self, root: Node, catalogue: Catalogue, problems: list[Problem], trainer: str = DEFAULT) -> None:
         self.problems = problems
         self.root = root
         self.entries: Mapping[str, Node] = root.mapping or {}
@@ -60,12 +63,20 @@ class Reading:
             self._varying(name)
         for name in FIXED:
             self._constant(name)
+        self.search = self._search(trainer)
         self._unknown_keys("", self.entries, fields.TOP)
         self._merge()
 
     def given(self, key: str) -> Values | None:
-        """The values of a dotted key, from the grid or from its section."""
-        return self.grid.axes.get(key) or self.values.get(key)
+        """The values of a dotted key, from the grid or from its section; of a parameter of a search, its limits."""
+        searched = self.search.space.limits.get(key) if self.search is not None else None
+        return searched or self.grid.axes.get(key) or self.values.get(key)
+
+    def own(self, architecture: str, option: str) -> Values | None:
+        """The values of an architecture's option, as given for it alone or for all; of a parameter, its limits."""
+        key = f"options.{option}"
+        alone = self.search.space.own_limits.get((architecture, key)) if self.search is not None else None
+        return alone or self.grid.own.get(architecture, {}).get(option) or self.given(key)
 
     def all_values(self) -> list[Values]:
         """Everything given that may vary."""
@@ -117,6 +128,8 @@ class Reading:
                 return node.value
             near = nearest(str(node.value), fields.PROTOCOLS)
             self._refuse(node, "protocol", node.found(), f"must be one of {names}", near)
+        if "search" in self.entries:
+            return "search"
         return "grid" if "schedule" in self.entries and "ramp" not in self.entries else "ramp"
 
     def _required(self, key: str, allowed: str) -> Node | None:
@@ -139,9 +152,10 @@ class Reading:
     def _varying(self, name: str) -> None:
         """`model`, `train`, and the section of the protocol: a list is an axis."""
         given = self.entries.get(name)
-        wanted = fields.PROTOCOLS[self.protocol]
-        if name in fields.PROTOCOLS.values() and name != wanted:
+        sections = fields.PROTOCOLS[self.protocol]
+        if name in fields.SCHEDULES and name not in sections:
             if given is not None and given.value is not None and self._protocol_is_known():
+                wanted = " and ".join(sections)
                 allowed = (
                     f"protocol {self.protocol} has {wanted} instead: remove {name} (on the command line {name}=null)"
                 )
@@ -177,9 +191,15 @@ class Reading:
     def _constant(self, name: str) -> None:
         node = self._section(name)
         entries = (node.mapping or {}) if node else {}
-        if name == "siblings" and entries and node and self.protocol == "grid" and self._protocol_is_known():
-            allowed = "protocol grid has none: the trials of a cell are each other's siblings: remove it"
-            self._refuse(node, name, "a section of protocol ramp", allowed)
+        if name == "siblings" and entries and node and self.protocol != "ramp" and self._protocol_is_known():
+            why = (
+                "the trials of a cell are each other's siblings"
+                if self.protocol == "grid"
+                else "its trials stand alone"
+            )
+            self._refuse(
+                node, name, "a section of protocol ramp", f"protocol {self.protocol} has none: {why}: remove it"
+            )
         kinds = fields.section(name)
         self._unknown_keys(name, entries, kinds)
         found = self.fixed.setdefault(name, {})
@@ -192,6 +212,22 @@ class Reading:
             self._refuse(
                 entries["text"], "data.text", "text beside corpus", "a sweep trains on one of the two: remove one"
             )
+
+    def _search(self, trainer: str) -> SearchReader | None:
+        given = self.entries.get("search")
+        if self.protocol == "search" and self._protocol_is_known():
+            if given is None or given.value is None:
+                allowed = (
+                    "required by protocol search: {space: {lr: {log_uniform: [1e-4, 1e-1]}}, objectives: val_loss}"
+                )
+                self._refuse(given or self.root, "search", "nothing", allowed)
+                return None
+            node = self._section("search")
+            return None if node is None else SearchReader(node, self.grid, self.protocol, trainer, self.problems)
+        if given is not None and given.value is not None and self._protocol_is_known():
+            allowed = f"protocol {self.protocol} has none: remove it (on the command line search=null)"
+            self._refuse(given, "search", "a section of protocol search", allowed)
+        return None
 
     def _unknown_keys(self, section: str, entries: Mapping[str, Node], allowed: Iterable[str]) -> None:
         known = list(allowed)
@@ -219,6 +255,8 @@ class Reading:
             allowed = f"{section.key} says {section.node.found()}: keep one of the two"
             self._refuse(values.node, values.key, values.node.found(), allowed)
         self.grid.check_options()
+        if self.search is not None:
+            self._searched(self.search)
         pair = [found for key in ("warmup", "warmup_steps") if (found := self.given(f"schedule.{key}"))]
         if len(pair) > 1:
             self._refuse(pair[0].node, pair[0].key, f"warmup beside {pair[1].key}", "give one of the two")
@@ -229,6 +267,39 @@ class Reading:
             self._only_choice()
         elif needs_lr and readable and self.given("schedule.lr") is None:
             self._refuse(grid, "grid.lr", "nothing", "protocol grid needs learning rates under grid: lr: [1e-3, 3e-3]")
+
+    def _searched(self, search: SearchReader) -> None:
+        """What a search varies has no other source; and it has an LR if it trains with a schedule."""
+        for one in search.space.parameters:
+            other = self.grid.axes.get(one.key) or self.values.get(one.key)
+            option = one.key.removeprefix("options.")
+            owners = [one.architecture] if one.architecture else list(self.grid.own)
+            owned = [self.grid.own.get(name, {}).get(option) for name in owners] if option != one.key else []
+            for found in (other, *owned):
+                if found is not None:
+                    allowed = f"search.space.{one.name} searches it: keep one of the two"
+                    self._refuse(found.node, found.key, found.node.found(), allowed)
+        if self.grid.lr_choice is not None:
+            node = (self.entries["grid"].mapping or {}).get("lr") or self.entries["grid"]
+            allowed = "a search has LRs of its own: search lr, or give one: schedule: {lr: 1e-3}"
+            self._refuse(node, "grid.lr", node.found(), allowed)
+        seeds = [self.grid.axes[key] for key in fields.SEEDS[1:] if key in self.grid.axes]
+        for values in seeds:
+            self._refuse(
+                values.node, values.key, values.node.found(), "a search has repeats of a point: give seed: [0, 1]"
+            )
+        for name, options in self.grid.own.items():
+            for found in options.values():
+                if len(found.items) > 1:
+                    allowed = f"a search takes one value here: search.space.per_architecture.{name} searches several"
+                    self._refuse(found.node, found.key, found.node.found(), allowed)
+        spec = search.spec
+        if spec is None or "schedule" not in spec.sections or self.given("schedule.lr") is not None:
+            return
+        if not any(one.key == "schedule.lr" for one in spec.space):
+            names = ", ".join(one.name for one in spec.objectives if one.needs == "schedule")
+            allowed = f"{names} needs runs with a schedule: search lr, or give schedule: {{lr: 1e-3}}"
+            self._refuse(search.node, "search.space.lr", "no LR", allowed)
 
     def _only_choice(self) -> None:
         """Under `lr: {from: ...}` the section's constant does not count; LRs in a list would be a second source."""

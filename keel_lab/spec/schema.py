@@ -17,6 +17,7 @@ from keel_lab.spec.kind import Kind
 from keel_lab.spec.label import label_text
 from keel_lab.spec.meanings import MEANINGS, attributes
 from keel_lab.spec.reading import FIXED, NAME
+from keel_lab.spec.search_schema import search_schema
 
 DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors understand best
 Schema = dict[str, Any]
@@ -46,7 +47,7 @@ def _under(protocol: str, whose: str) -> Schema:
     """What holds under a protocol, with our trainer or one of the user's."""
     trainer = {"type": "null"} if whose == "ours" else {"type": "string"}
     needed = ["protocol"] if whose == "ours" else ["protocol", "trainer"]
-    others = [section for name, section in fields.PROTOCOLS.items() if name != protocol]
+    others = [name for name in (*fields.SCHEDULES, "search") if name not in (*fields.PROTOCOLS[protocol], protocol)]
     return {
         "if": {"properties": {"protocol": {"const": protocol}, "trainer": trainer}, "required": needed},
         "then": {
@@ -72,6 +73,8 @@ def _top(key: str, catalogue: Catalogue) -> Schema:
             return {"type": "object"}
         case "per_architecture":
             return _per_architecture(catalogue)
+        case "search":
+            return search_schema()
     preset = {"preset": {"enum": [*fields.PRESETS, None]}} if key == "ramp" else {}
     kinds, defaults = fields.section(key), fields.defaults(key)
     entries = {

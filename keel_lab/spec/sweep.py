@@ -11,6 +11,7 @@ from keel_lab.detect.thresholds import Thresholds
 from keel_lab.own_trainer import DEFAULT
 from keel_lab.settings import ALONE, Budget, Resources, SiblingSettings
 from keel_lab.spec.lr_choice import LrChoice
+from keel_lab.spec.search import SearchSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class SweepSpec:
     Attributes:
         name: folder and experiment name.
         question: what the sweep asks, if it says so.
-        protocol: `ramp` or `grid`.
+        protocol: `ramp`, `grid` or `search`.
         document: the file with every default filled in and ranges written out, as JSON data; itself a valid sweep.
         thresholds, resources, budget: its sections.
         siblings: which runs stand beside each ramp; none for protocol grid, whose trials are siblings themselves.
@@ -42,9 +43,11 @@ class SweepSpec:
         folder: what `text: GLOB` is relative to.
         axes: the keys that the grid or a list gives, constants of the grid included, in the file's order.
         options: `per_architecture`: values by architecture and option.
-        constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule).
+        constants: defaults and scalars of `model`, `train` and `schedule` (the protocol's section, ramp or schedule; a
+            search has `schedule` and `ramp`).
         trainer: the module that trains, see `keel_lab.own_trainer`.
         lr_choice: where the peak LRs come from, if another sweep is to give them; then no axis does.
+        search: of protocol search, what it searches; else None.
     """
 
     name: str
@@ -62,6 +65,7 @@ class SweepSpec:
     siblings: SiblingSettings = ALONE
     trainer: str = DEFAULT
     lr_choice: LrChoice | None = None
+    search: SearchSpec | None = None
 
     def with_rates(self, rates: Mapping[str, float]) -> SweepSpec:
         """With the LRs chosen for its cells recorded, in the document too."""
@@ -69,6 +73,12 @@ class SweepSpec:
         chosen = replace(self.lr_choice, rates=rates)
         grid = {**self.document["grid"], "lr": chosen.to_json()}
         return replace(self, lr_choice=chosen, document={**self.document, "grid": grid})
+
+    def with_drawn(self, points: tuple[Mapping[str, Any], ...]) -> SweepSpec:
+        """With the points recorded, in the document too, that another sweep gives a search to begin with."""
+        assert self.search is not None
+        search = self.search.with_drawn(points)
+        return replace(self, search=search, document={**self.document, "search": search.document()})
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; `from_json` inverts it."""
@@ -90,6 +100,7 @@ class SweepSpec:
             "constants": {name: dict(values) for name, values in self.constants.items()},
             **({} if self.trainer == DEFAULT else {"trainer": self.trainer}),  # as sweeps stored before it was
             **({} if self.lr_choice is None else {"lr_choice": self.lr_choice.to_json()}),
+            **({} if self.search is None else {"search": self.search.to_json()}),
         }
 
     @classmethod
@@ -108,4 +119,7 @@ class SweepSpec:
         }
         if "lr_choice" in data:
             sections["lr_choice"] = LrChoice.from_json(data["lr_choice"])
-        return cls(**{**data, **sections})
+        if "search" in data:
+            sections["search"] = SearchSpec.from_json(data["search"])
+        known = {key: value for key, value in data.items() if key != "points_to_ask"}
+        return cls(**{**known, **sections})

@@ -10,6 +10,7 @@ trials/ID/checkpoints/                  STEP-HASH.ckpt with the curve so far; la
 sweeps/NAME/sweep.json, trials.jsonl    the resolved sweep; older ones in revisions/N/
 sweeps/NAME/judgements/                 verdicts, one file a detector version and thresholds
 sweeps/NAME/lease.lock or lease.json    who runs it: a kernel lock, or a heartbeat on an object store
+sweeps/NAME/points/                    of a search: each point as it was asked and told; names its trials
 sweeps/NAME/delivered.json              how far tracking was delivered
 probes/ID.json, SWEEP/*.png, *.svg       what `keel-lab probe` measured inside a model: a cache; its figures
 index/results.parquet                   a cache of all results; deleting it loses nothing

@@ -62,7 +62,7 @@ class Remote:
         with self._fs.open_input_stream(self._at(path), compression=None) as stream:
             return bytes(stream.read())
 
-    def write(self, path: str, content: bytes) -> None:
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None:
         """See `Root.write`."""
         with self._sink(path) as sink:
             sink.write(content)

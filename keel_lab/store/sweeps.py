@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,12 +16,14 @@ from keel_lab.detect.thresholds import Thresholds
 from keel_lab.detect.verdict import DETECTOR, Verdict
 from keel_lab.errors import KeelLabError, NewerSchemaError, UsageError
 from keel_lab.plan.planned import PlannedTrial
-from keel_lab.settings import ALONE, SiblingSettings
+from keel_lab.settings import ALONE, ModelSettings, Resources, Settings, SiblingSettings, TrainSettings
 from keel_lab.store.document import DamagedError, check_name, dump, parse
+from keel_lab.store.points import Point, PointFiles
 from keel_lab.store.root import Root
 
 SCHEMA = 1
-_OWN = ("sweep.json", "trials.jsonl", "revisions", "judgements", "lease.lock", "lease.json", "delivered.json")
+_OWN = ("sweep.json", "trials.jsonl", "revisions", "judgements", "points", "lease.lock", "lease.json", "delivered.json")
+_SECTIONS: dict[str, type[Settings]] = {"model": ModelSettings, "train": TrainSettings, "resources": Resources}
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +36,7 @@ class StoredSweep:
         collapsed: how many duplicates the plan collapsed.
         revision: from 1; raised by `Sweeps.save` when the content changed under the same name.
         created_at: Unix seconds.
+        points: of a search, as far as it has come; their trials are the last of `trials`.
     """
 
     name: str
@@ -43,6 +47,7 @@ class StoredSweep:
     collapsed: int = 0
     revision: int = 1
     created_at: float = 0.0
+    points: tuple[Point, ...] = ()
 
     @property
     def siblings(self) -> SiblingSettings:
@@ -54,16 +59,42 @@ class StoredSweep:
         """See `Budget.skip_above_divergence`."""
         return bool(self.spec.get("budget", {}).get("skip_above_divergence"))
 
+    @property
+    def rungs(self) -> int:
+        """How many times on its way a trial says its loss: only where a search's pruner may stop it."""
+        search = self.spec.get("search")
+        return int(search["rungs"]) if search and search["pruner"]["name"] != "none" else 0
+
+    @property
+    def points_to_ask(self) -> int:
+        """Of a search, how many points it asks in all, in every cell of its grid; else 0."""
+        return int(self.spec.get("points_to_ask", 0))
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """The ids of trials that a search's pruner stopped: they have no result, and need none."""
+        return frozenset(trial_id for point in self.points for trial_id in point.cut)
+
+    def with_points(self, points: Sequence[Point]) -> StoredSweep:
+        """With the points of a search, in place of those it had, and their trials."""
+        before = {planned.trial.id for point in self.points for planned in point.trials}
+        trials = {one.trial.id: one for one in self.trials if one.trial.id not in before}
+        for point in points:
+            for planned in point.trials:
+                trials.setdefault(planned.trial.id, planned)
+        return replace(self, trials=tuple(trials.values()), points=tuple(points))
+
     def content(self) -> tuple[dict[str, Any], bytes]:
         """What two equal sweeps have in common: the body of sweep.json, and trials.jsonl."""
-        lines = "".join(json.dumps(planned.to_json(), ensure_ascii=False) + "\n" for planned in self.trials).encode()
+        planned_trials = self.with_points(()).trials
+        lines = "".join(json.dumps(planned.to_json(), ensure_ascii=False) + "\n" for planned in planned_trials).encode()
         body = {
             "name": self.name,
             "spec": self.spec,
             "thresholds": self.thresholds.model_dump(mode="json"),
             "data": asdict(self.data),
             "collapsed": self.collapsed,
-            "trials": {"count": len(self.trials), "sha256": hashlib.sha256(lines).hexdigest()},
+            "trials": {"count": len(planned_trials), "sha256": hashlib.sha256(lines).hexdigest()},
         }
         return json.loads(json.dumps(body)), lines
 
@@ -84,10 +115,12 @@ class Sweeps:
             UsageError: if the name cannot be one, or the stored one is of a newer schema.
             KeelLabError: if the stored one is damaged; it is not replaced.
         """
-        body, lines = sweep.content()
         revision = 1
-        if self._root.exists(self._path(sweep.name, "sweep.json")):
-            old = self.load(sweep.name)
+        old = self.find(sweep.name)
+        if old is sweep:  # resumed, as it was loaded
+            return sweep
+        body, lines = sweep.content()
+        if old is not None:
             old_body, old_lines = old.content()
             if (old_body, old_lines) == (body, lines):
                 return old
@@ -100,7 +133,8 @@ class Sweeps:
         document = {**body, "revision": revision, "created_at": sweep.created_at}
         self._root.write(self._path(sweep.name, "trials.jsonl"), lines)
         self._root.write(self._path(sweep.name, "sweep.json"), dump(document, SCHEMA))
-        return replace(sweep, revision=revision)
+        stored = replace(sweep, revision=revision)
+        return stored.with_points(PointFiles(self._root, sweep.name).all()) if "search" in sweep.spec else stored
 
     def load(self, name: str) -> StoredSweep:
         """The sweep's newest revision.
@@ -112,8 +146,8 @@ class Sweeps:
         path = self._path(name, "sweep.json")
         place = f"{self._root}/{path}"
         try:
-            data = parse(self._root.read(path), place, SCHEMA)
-            return _sweep(data, self._trial_lines(name, data))
+            content = self._root.read(path)
+            sweep = _sweep(content, place, self._trial_lines(name, parse(content, place, SCHEMA)))
         except FileNotFoundError:
             raise UsageError(self._no_such(name)) from None
         except NewerSchemaError:
@@ -124,6 +158,7 @@ class Sweeps:
                 f"{what}; restore it from a backup or {name}/revisions, or delete it and run the sweep file again: "
                 "finished trials are reused"
             ) from error
+        return sweep.with_points(PointFiles(self._root, name).all()) if "search" in sweep.spec else sweep
 
     def find(self, name: str) -> StoredSweep | None:
         """The sweep's newest revision, or None if there is no such sweep; raises as `load` otherwise."""
@@ -152,7 +187,7 @@ class Sweeps:
             merged = self.judgements(name, thresholds, detector) | new
             verdicts = {trial_id: verdict.to_json() for trial_id, verdict in merged.items()}
             document = {"detector": detector, "thresholds": thresholds.model_dump(mode="json"), "verdicts": verdicts}
-            self._root.write(self._judgements_path(name, thresholds, detector), dump(document, SCHEMA))
+            self._root.write(self._judgements_path(name, thresholds, detector), dump(document, SCHEMA, indent=None))
 
     def judgements(self, name: str, thresholds: Thresholds, detector: str = DETECTOR) -> dict[str, Verdict]:
         """The stored verdicts of a detector version under these thresholds, by trial id.
@@ -220,13 +255,21 @@ class Sweeps:
         return f"no sweep {name!r} in {self._root}; {hint}"
 
 
-def _sweep(data: dict[str, Any], lines: bytes) -> StoredSweep:
-    trials = []
+@functools.lru_cache(maxsize=2)  # a command looks at its sweep several times, and thousands of trials take a second
+def _sweep(content: bytes, place: str, lines: bytes) -> StoredSweep:
+    data = parse(content, place, SCHEMA)
+    trials, checked = [], set()
+    shared: dict[str, Settings] = {}
     for line in lines.splitlines():
         entry = json.loads(line)
+        _share(entry["trial"], shared)
         planned = PlannedTrial.from_json(entry)
-        if planned.trial.id != entry["id"]:
+        kind = (planned.trial.architecture, planned.trial.schedule.kind)
+        if kind in checked:  # the bytes are the ones written, so one of a kind tells whether ids are made as they were
+            planned.trial.__dict__["id"] = entry["id"]
+        elif planned.trial.id != entry["id"]:
             raise DamagedError(f"trial {entry['id']} reads as {planned.trial.id}")
+        checked.add(kind)
         trials.append(planned)
     return StoredSweep(
         name=data["name"],
@@ -246,3 +289,13 @@ def _leaves(spec: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _share(trial: dict[str, Any], shared: dict[str, Settings]) -> None:
+    """Puts one object in place of equal sections of many trials: half of what a large sweep takes in memory."""
+    for section, kind in _SECTIONS.items():
+        key = f"{section} {trial.get(section)}"
+        if key not in shared and trial.get(section) is not None:
+            shared[key] = kind.model_validate(trial[section], strict=False)
+        if key in shared:
+            trial[section] = shared[key]

@@ -37,7 +37,7 @@ RAMP_CASES = [
         "s.yaml:3: question: found [what]; must be text: quote it",
     ),
     ("protocol: ramp", "protocol: bracket", "s.yaml:4: protocol: found bracket; must be one of ramp, grid"),
-    ("protocol: ramp", "protocol: search", "s.yaml:4: protocol: found search; must be one of ramp, grid"),
+    ("protocol: ramp", "protocol: annealing", "s.yaml:4: protocol: found annealing; must be one of ramp, grid, search"),
     ("protocol: ramp", "protocol: rampe", "(did you mean ramp?)"),
     ("model:", "Model:", "(did you mean model?)"),
     ("width: 32", "widht: 32", "s.yaml:11: model.widht: found an unknown key; allowed here: width, heads, kv_heads"),

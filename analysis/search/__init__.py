@@ -1,0 +1,1 @@
+"""What a search found: best points measured again, importance, fronts and pictures."""
