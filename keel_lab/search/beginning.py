@@ -45,7 +45,7 @@ def _point(points: Points, cell: SearchCell, given: Mapping[str, Any]) -> dict[s
             continue
         if one.domain.form == "power_of_L" and "blocks" not in {**cell.fixed, **given}:
             raise UsageError(
-                f"search.warm_start.points: found {one.name}: {given[one.name]} without a depth, which is searched too; "
+                f"search.warm_start.points: found {one.name}: {given[one.name]} without the depth, searched as well; "
                 "give blocks beside it"
             )
         try:
