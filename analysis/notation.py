@@ -85,18 +85,19 @@ def ratio(value: Ratio | None) -> str:
     if value is None:
         return "-"
     if value.kind == "within":
-        return f"{_digits(value.bounds.low)} .. {_digits(value.bounds.high)}"
-    return {"exact": "", "above": "> ", "below": "< "}[value.kind] + _digits(value.value)
+        return f"{digits(value.bounds.low)} .. {digits(value.bounds.high)}"
+    return {"exact": "", "above": "> ", "below": "< "}[value.kind] + digits(value.value)
 
 
 def ratio_interval(value: Ratio | None, n: int) -> str:
     """The ratio with its interval, `0.156 [0.131, 0.190]`, and the number of its pairs where that is not n."""
     if value is None or value.pairs is None:
         return ratio(value)
-    text = f"{ratio(value)} {_interval(value.interval, _digits, _digits)}"
+    text = f"{ratio(value)} {_interval(value.interval, digits, digits)}"
     pairs = "" if value.pairs == n else f" ({value.pairs} pair{'s' * (value.pairs > 1)})"
     return (text + pairs).replace(") (", ", ")
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """Three significant digits, zeros kept: `0.150`, `1.00`."""
     return f"{value:#.3g}".rstrip(".")

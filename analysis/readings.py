@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -203,16 +204,21 @@ class _Judged:
     """The stored judgements of a sweep under its own thresholds, by detector."""
 
     def __init__(self, stored: StoredSweep, sweeps: Sweeps) -> None:
-        self._stored = stored
-        self._alone = sweeps.judgements(stored.name, stored.thresholds)
+        self._stored, self._thresholds = stored, stored.thresholds.model_dump(mode="json")
+        self._sweeps = sweeps
         self._beside = sweeps.judgements(stored.name, stored.thresholds, SIBLINGS)
         self._forked = sweeps.judgements(stored.name, stored.thresholds, REVERSAL)
+
+    @cached_property
+    def _alone(self) -> dict[str, Verdict]:
+        return self._sweeps.judgements(self._stored.name, self._stored.thresholds)
 
     def finished(self, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Reading:
         """The reading of a trial with a result."""
         trial_id = planned.trial.id
-        alike = dict(result.thresholds) == self._stored.thresholds.model_dump(mode="json")
-        verdict = self._alone.get(trial_id)
+        alike = dict(result.thresholds) == self._thresholds
+        bound = isinstance(planned.trial.schedule, RampSchedule)  # its own verdict may know by when it had to learn
+        verdict = self._alone.get(trial_id) if bound or not alike or result.verdict.detector != DETECTOR else None
         if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
             verdict = None  # a rejudgement of a curve that has gone on since
         if verdict is None and alike and result.verdict.detector == DETECTOR:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.figures import drawn
 from analysis.readings import SweepReadings, open_root, read
 from analysis.search import records as search_records
 from analysis.search import tables as search_tables
@@ -80,7 +81,7 @@ def figures(names: Sequence[str], storage: Root | Path | str | None, into: Path)
 
 
 def store_figures(names: Sequence[str], storage: Root | Path | str | None = None) -> list[Path]:
-    """Draws the figures into storage, `sweeps/NAME/figures/`, where new ones replace old ones.
+    """Draws the figures into storage, `sweeps/NAME/figures/`, where new ones replace old ones of other results.
 
     Returns:
         The files on this machine: the stored ones, or on an object store the copies that were uploaded.
@@ -94,9 +95,16 @@ def store_figures(names: Sequence[str], storage: Root | Path | str | None = None
     drafts = Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))
     try:
         for sweep in read(names, root):
-            for draft in _drawn(sweep, root, drafts):
+            before = drawn.stored(root, sweep)
+            if before is not None:
+                found += before
+                continue
+            fresh = _drawn(sweep, root, drafts)
+            for draft in fresh:
                 path = Sweeps(root).put_file(sweep.stored.name, f"figures/{draft.name}", draft.read_bytes())
                 found.append(root.local(path) or draft)
+            names_drawn = [draft.name for draft in fresh]
+            Sweeps(root).put_file(sweep.stored.name, drawn.FILE, drawn.note(sweep, names_drawn))
     finally:
         if drafts not in {path.parent for path in found}:
             shutil.rmtree(drafts)

@@ -17,8 +17,8 @@ from keel_lab.detect.verdict import Mode, Status
 
 CURVES = Path(__file__).parents[1] / "tests" / "data" / "corpus" / "curves.parquet"
 LABELS = CURVES.with_name("labels.csv")
-HALVES = ("tune", "held_out")
-COLUMNS = ("trial", "half", "verdict", "mode", "good_lo", "good_hi", "siblings", "first", "second", "decided_by")
+PARTS = ("tune", "held_out", "fresh")
+COLUMNS = ("trial", "part", "verdict", "mode", "good_lo", "good_hi", "siblings", "first", "second", "decided_by")
 _VERDICTS = (Status.HEALTHY, Status.TRANSIENT, Status.UNCONFIRMED, Status.DIVERGED)
 
 
@@ -28,7 +28,8 @@ class Label:
 
     Attributes:
         trial: SWEEP/NAME.
-        half: `tune` (looked at while thresholds were chosen) or `held_out` (not before).
+        part: `tune` (looked at while thresholds were chosen), `held_out` (looked at once, before the last of them was)
+            or `fresh` (trained and labelled when all of them stood).
         verdict: healthy, transient, unconfirmed or diverged.
         mode: set if and only if diverged.
         good: the interval that holds the last good step; set if and only if unconfirmed or diverged, except for
@@ -39,7 +40,7 @@ class Label:
     """
 
     trial: str
-    half: str
+    part: str
     verdict: Status
     mode: Mode | None = None
     good: tuple[int, int] | None = None
@@ -131,8 +132,8 @@ def _label(row: Mapping[str, str], curves: Mapping[str, Sequence[Step]]) -> Labe
         if trial not in curves:
             raise ValueError(f"no curve of a trial {trial!r}")
     verdict = Status(row["verdict"])
-    if row["half"] not in HALVES or verdict not in _VERDICTS:
-        raise ValueError(f"half is one of {', '.join(HALVES)}, verdict one of {', '.join(_VERDICTS)}")
+    if row["part"] not in PARTS or verdict not in _VERDICTS:
+        raise ValueError(f"part is one of {', '.join(PARTS)}, verdict one of {', '.join(_VERDICTS)}")
     mode = Mode(row["mode"]) if row["mode"] else None
     if (mode is not None) != (verdict is Status.DIVERGED):
         raise ValueError(f"{verdict} with mode {row['mode']!r}: a mode goes with diverged, and with nothing else")
@@ -141,7 +142,7 @@ def _label(row: Mapping[str, str], curves: Mapping[str, Sequence[Step]]) -> Labe
     if (good is not None) != left:
         raise ValueError(f"{verdict} {row['mode']} {'without' if left else 'with'} an interval of the last good step")
     return Label(
-        row["trial"], row["half"], verdict, mode, good, siblings, row["first"], row["second"], row["decided_by"]
+        row["trial"], row["part"], verdict, mode, good, siblings, row["first"], row["second"], row["decided_by"]
     )
 
 

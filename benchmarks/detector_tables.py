@@ -83,11 +83,11 @@ def aligned(rows: Sequence[Sequence[str]], headers: int = 0) -> str:
 
 def fault_table(wrong: Iterable[tuple[str, Answered, Sequence[str]]]) -> list[list[str]]:
     """A row for each (detector, answer, what is wrong with it)."""
-    rows = [["detector", "half", "trial", "answer", "last good", "label's", "wrong"]]
+    rows = [["detector", "part", "trial", "answer", "last good", "label's", "wrong"]]
     for name, one, faults in wrong:
         label, answer = one.case.label, one.answer
         good = "-" if label.good is None else f"{label.good[0]}..{label.good[1]}"
         said = str(answer.status) if answer.mode is None else f"{answer.status} ({answer.mode})"
         step = str(answer.last_good_step) if answer.diverged and answer.last_good_step is not None else "-"
-        rows.append([name, label.half, label.trial, said, step, good, "; ".join(faults)])
+        rows.append([name, label.part, label.trial, said, step, good, "; ".join(faults)])
     return rows

@@ -1,6 +1,6 @@
 """Detectors of divergence on the labelled corpus of real runs: ours, and rules that other tools publish.
 
-Run: python benchmarks/detectors.py [--half tune] [--list [DETECTOR ...]] [--json]
+Run: python benchmarks/detectors.py [--part tune] [--list [DETECTOR ...]] [--json]
 
 docs/detectors.md says how to read what is printed. The same curves and labels print the same bytes.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.corpus import CURVES, HALVES, LABELS, Case, load_cases
+from benchmarks.corpus import CURVES, LABELS, PARTS, Case, load_cases
 from benchmarks.detector_scores import Answer, Answered, Scores, faults, lr_ratio, onset_off, score
 from benchmarks.detector_tables import agreement, aligned, described, fault_table, mode_table, verdict_table
 from benchmarks.published_rules import RULES, Rule, first_alarm
@@ -97,17 +97,17 @@ def main() -> int:
     except (OSError, ValueError) as error:
         print(f"detectors: {error}", file=sys.stderr)
         return 2
-    halves = arguments.half or list(HALVES)
-    cases = [case for case in cases if case.label.half in halves]
+    asked = arguments.part or list(PARTS)
+    cases = [case for case in cases if case.label.part in asked]
     known = detectors(arguments.rules_on)
     answers = {name: [Answered(case, one.judge(case)) for case in cases] for name, one in known.items()}
-    parts = {half: {half} for half in halves} | ({"both": set(halves)} if len(halves) > 1 else {})
+    parts = {part: {part} for part in asked} | ({"all": set(asked)} if len(asked) > 1 else {})
     if arguments.json:
         print(json.dumps(_as_json(parts, answers, known), indent=1, allow_nan=False))
         return 0
     for title, part in parts.items():
         scores = _scores(part, answers, known)
-        print(described(title, [case.label for case in cases if case.label.half in part]))
+        print(described(title, [case.label for case in cases if case.label.part in part]))
         print(f"\n{aligned(verdict_table(scores), 1)}\n\n{aligned(mode_table(scores), 1)}\n")
     print("Counts of curves; without intervals, for curves of one sweep share data and seeds and are not independent.")
     if arguments.list is not None:
@@ -119,7 +119,7 @@ def main() -> int:
 
 def _scores(part: set[str], answers: Answers, known: Mapping[str, Detector]) -> dict[str, Scores]:
     return {
-        name: score([one for one in answered if one.case.label.half in part], known[name].names)
+        name: score([one for one in answered if one.case.label.part in part], known[name].names)
         for name, answered in answers.items()
     }
 
@@ -128,13 +128,13 @@ def _as_json(parts: Mapping[str, set[str]], answers: Answers, known: Mapping[str
     labels = [one.case.label for one in next(iter(answers.values()))]
     tables = {
         title: {
-            "labels": agreement([label for label in labels if label.half in part]),
+            "labels": agreement([label for label in labels if label.part in part]),
             "detectors": {name: asdict(one) for name, one in _scores(part, answers, known).items()},
         }
         for title, part in parts.items()
     }
     records = [
-        {"detector": name, "trial": one.case.label.trial, "half": one.case.label.half}
+        {"detector": name, "trial": one.case.label.trial, "part": one.case.label.part}
         | {f"label_{key}": getattr(one.case.label, key) for key in ("verdict", "mode", "good")}
         | asdict(one.answer)
         | {"onset_off": onset_off(one), "max_lr_ratio": lr_ratio(one), "wrong": known[name].faults(one)}
@@ -146,7 +146,7 @@ def _as_json(parts: Mapping[str, set[str]], answers: Answers, known: Mapping[str
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--half", choices=HALVES, action="append", help="only this one (default: each, and both)")
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this one (default: each, and all)")
     parser.add_argument("--list", nargs="*", choices=list(detectors()), help="also every wrong answer")
     parser.add_argument("--json", action="store_true", help="everything, machine-readable")
     parser.add_argument("--rules-on", choices=("raw", "paired"), default="raw", help="the loss published rules read")

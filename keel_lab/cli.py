@@ -6,6 +6,7 @@ some trials failed, 2 usage or sweep file, 3 incomplete but resumable, 130/143 s
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -74,6 +75,7 @@ def console() -> NoReturn:
     Ends the process without the interpreter's own clean-up once all is written and closed: pyarrow's threads now and
     then abort it there (25.0.1, after reading Parquet: "terminate called without an active exception").
     """
+    gc.set_threshold(100_000, 50, 50)  # a sweep of thousands is many small objects, none of them in a cycle
     code: object = 0
     try:
         main()

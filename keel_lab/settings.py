@@ -165,6 +165,9 @@ class Resources(Settings):
     """What one trial occupies. Not part of a trial's id. `memory` is in bytes here, `2GiB` in the file.
 
     Attributes:
+        cpus, gpus, memory: of each worker.
+        workers: processes that train it together, each on its part of the batch; several go through Ray Train.
+        strategy: of several workers: `ddp`, each has the whole model, or `fsdp`, split over them (FSDP2).
         checkpoint_activations: each block keeps its input alone and is computed again for its gradients: less memory
             for a second forward pass, with the same numbers. A choice of the user's, since what pays depends on tokens,
             width, depth and the machine together, and not on depth alone.
@@ -173,6 +176,8 @@ class Resources(Settings):
     cpus: Count = 1
     gpus: NonNegative = 0.0
     memory: Count = 2 * 1024**3
+    workers: Annotated[int, Field(ge=1, le=100_000)] = 1
+    strategy: Literal["ddp", "fsdp"] = "ddp"
     checkpoint_activations: bool = False
 
 
@@ -181,11 +186,13 @@ class Budget(Settings):
 
     With `skip_above_divergence` a grid trial does not run if one that differs in its lower LR only has diverged. With
     `max_failures` trials given up, no more are started: a mistake shared by all must not fail thousands, each
-    several times.
+    several times. An attempt at a trial that takes longer than `trial_time` (seconds here) checkpoints and fails as a
+    timeout; it is tried once more, from there.
     """
 
     max_concurrent: Count | None = None
     wall_time: Positive | None = None
+    trial_time: Positive | None = None
     trials: Count | None = None
     max_failures: Count | None = None
     skip_above_divergence: bool = False

@@ -5,16 +5,18 @@ What a trial does beside that is named by its architecture (see `_misbehave`). O
 above `slow_peak`), and above which peak it never learns (`stall_peak`).
 With
 KEEL_TOY_BAD_NODE set every trial fails at once. KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a
-line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
+line to KEEL_TOY_SIDE/TRIAL_ID, to be counted. With KEEL_TOY_HOLD_AFTER=N all starts after the first N take no step.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import math
 import os
 import random
+import resource
 import signal
 import time
 import warnings
@@ -33,7 +35,13 @@ runs_here = 0
 
 
 def preflight(trial: Trial) -> None:
-    """Refuses what is called impossible."""
+    """Refuses what is called impossible; the first time, `toy_unlucky` is killed over it."""
+    if trial.architecture == "toy_unlucky":
+        mark = Path(os.environ["KEEL_TOY_SIDE"]) / "unlucky"
+        if not mark.exists():
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     if trial.architecture.startswith("toy_impossible"):
         raise ValueError(f"{trial.architecture}: {trial.model.heads} heads are one too many")
 
@@ -48,7 +56,7 @@ def run(trial: Trial, workdir: Path, report: Report) -> None:
     step, memory, broken = 0, 0.0, False
     if report.resume is not None:
         state = json.loads(report.resume.checkpoint.read_text())
-        step, memory, broken = state["step"], state["memory"], state["broken"]
+        step, memory, broken = state["step"], state["memory"], state.get("broken", False)
         assert step == report.resume.step
     report.facts(unigram_entropy=H1, chance=math.log(256), device="toy", **_process())
     logging.getLogger("toy").info("training from step %d", step)
@@ -100,7 +108,12 @@ def _step(trial: Trial, step: int, memory: float, broken: bool) -> tuple[Step, f
 
 
 def _process() -> dict[str, object]:
-    return {"runs_here": runs_here, "pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    return {
+        "runs_here": runs_here,
+        "pid": os.getpid(),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
 
 
 def _note_start(trial: Trial, report: Report) -> bool:
@@ -111,7 +124,18 @@ def _note_start(trial: Trial, report: Report) -> bool:
     first = not starts(Path(side), trial.id)
     with (Path(side) / trial.id).open("a") as file:
         file.write(f"{report.resume.step if report.resume else 0}\n")
+    if "KEEL_TOY_HOLD_AFTER" in os.environ and _number(Path(f"{side}.order")) > int(os.environ["KEEL_TOY_HOLD_AFTER"]):
+        time.sleep(3600)
     return first
+
+
+def _number(order: Path) -> int:
+    """The number of this start among those of all processes, from 1."""
+    with order.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(".")
+        file.flush()
+        return order.stat().st_size
 
 
 def _misbehave(trial: Trial, step: int, first: bool) -> None:
@@ -126,5 +150,20 @@ def _misbehave(trial: Trial, step: int, first: bool) -> None:
             raise MemoryError("no room for the toy")
         case "toy_exit":
             raise SystemExit(3)
+        case "toy_hang" if first:
+            time.sleep(3600)
+        case "toy_hungry":
+            _eat()
         case "toy_kill_once" if first:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _eat() -> None:
+    """Asks for more memory than the kernel gives this process: a real limit, put back for the next trial."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, before[1]))
+    try:
+        bytearray(2**30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

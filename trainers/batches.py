@@ -14,6 +14,9 @@ from torch import Tensor
 from keel_lab.trial import Trial
 from trainers.data.sampler import choices, window_starts, windows
 from trainers.data.shard import Shard
+from trainers.ranks import Ranks
+
+ALONE = Ranks()
 
 
 class MicroBatch(NamedTuple):
@@ -48,19 +51,22 @@ class Updates:
         trial: gives seed, batch size, accumulation and context.
         shard: gives the tokens.
         first_update: updates that are already done.
+        ranks: of each micro-batch this rank gets its part, so that all ranks together see what one alone would.
     """
 
-    def __init__(self, trial: Trial, shard: Shard, first_update: int) -> None:
+    def __init__(self, trial: Trial, shard: Shard, first_update: int, ranks: Ranks = ALONE) -> None:
         self._trial = trial
         self._shard = shard
         self._first_update = first_update
+        self._ranks = ranks
 
     def __iter__(self) -> Iterator[MicroBatch]:
         train, shard = self._trial.train, self._shard
         micro = train.batch_size // train.accumulate
+        part = micro // self._ranks.size
         sequence = self._first_update * train.batch_size
         while True:
-            tokens = _sequences(self._trial, shard, sequence, micro)
+            tokens = _sequences(self._trial, shard, sequence + self._ranks.rank * part, part)
             unigram_loss = shard.unigram.loss(tokens[:, 1:])
             both = torch.from_numpy(tokens)
             yield MicroBatch(both[:, :-1].contiguous(), both[:, 1:].contiguous(), unigram_loss)

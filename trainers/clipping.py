@@ -7,6 +7,7 @@ import re
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from keel_lab.settings import TrainSettings
@@ -29,8 +30,9 @@ class Clipping:
         self._parts = list(parts.values())
 
     def norms(self) -> Tensor:
-        """2-norm of each part's gradients, on their device; NaN or Inf if one of them is."""
-        return torch.stack([get_total_norm([p.grad for p in part if p.grad is not None]) for part in self._parts])
+        """2-norm of each part's gradients, over all ranks, on their device; NaN or Inf if one of them is."""
+        norms = (get_total_norm([p.grad for p in part if p.grad is not None]) for part in self._parts)
+        return torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
 
     def over(self, norms: list[float]) -> list[int]:
         """The parts whose norm is too large."""

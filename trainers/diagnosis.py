@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOLERATED = 0.05  # nats of loss that a replay may be off before the onset; beyond it explains another run
 TRAINER = "trainers.job"
-_COMPARED = ("torch", "lightning", "accelerator", "device", "threads", "host")
+_COMPARED = ("torch", "lightning", "accelerator", "device", "threads", "host", "workers")
 
 
 class ReplayError(KeelLabError):
@@ -76,7 +76,8 @@ def _as_it_was_run(trial: Trial, execution: Mapping[str, Any]) -> Trial:
     """The trial with the threads and the kind of device of its stored run: neither is part of its id."""
     gpus = (trial.resources.gpus or 1.0) if execution.get("accelerator") == "cuda" else 0.0
     threads = execution.get("threads", trial.resources.cpus)
-    return trial.model_copy(update={"resources": trial.resources.model_copy(update={"cpus": threads, "gpus": gpus})})
+    alone = {"cpus": threads, "gpus": gpus, "workers": 1}
+    return trial.model_copy(update={"resources": trial.resources.model_copy(update=alone)})
 
 
 def fetched_data(trial: Trial, root: Root, workdir: Path) -> Path:

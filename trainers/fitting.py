@@ -12,7 +12,6 @@ from typing import Any
 
 import lightning
 import torch
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 
 from keel_lab.errors import UsageError
@@ -25,8 +24,11 @@ from trainers.data.shard import Shard
 from trainers.heldout import heldout_loss
 from trainers.lightning_module import TrialModule
 from trainers.model import Transformer, build
+from trainers.ranks import Ranks, SharedReport
 from trainers.recording import Recording
+from trainers.resuming import as_fsdp_reads_it
 from trainers.signals import KeepSigterm, keyboard_interrupts
+from trainers.strategies import trainer_arguments
 from trainers.weights import weights_finite
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
@@ -47,24 +49,30 @@ def fit(trial: Trial, workdir: Path, report: Report, probe: Callable[[Transforme
     Raises:
         UsageError: see there.
     """
-    accelerator = _accelerator(trial)
+    accelerator, ranks = _accelerator(trial), Ranks.of(trial)
+    report = report if ranks.size == 1 else SharedReport(report, ranks)
     shard = _shard(trial, report.data_folder())
     with reproducible(trial.resources.cpus):
-        report.facts(unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator))
+        report.facts(
+            unigram_entropy=shard.unigram.entropy, chance=shard.unigram.chance, **_execution(accelerator, trial)
+        )
         if report.finished:  # the curve so far already ends the run, e.g. under other thresholds than it began with
             _final_metrics(trial, shard, report)
             return
         model = build(trial)
         if report.resume is None:  # else what it set comes back with the weights
             model.calibrate(first_update(trial, shard))
-        module = TrialModule(trial, model, shard)
+            ranks.same_values(model)
+        module = TrialModule(trial, model, shard, ranks)
         callbacks = [
             Recording(trial, module, shard, workdir, report),
             KeepSigterm(),
             *([probe(model)] if probe else []),
         ]
-        trainer = _trainer(trial, accelerator, workdir, callbacks)
-        checkpoint = str(report.resume.checkpoint) if report.resume else None
+        trainer = _trainer(trial, ranks, accelerator, workdir, callbacks)
+        checkpoint = report.resume.checkpoint if report.resume else None
+        if checkpoint is not None and ranks.size > 1 and trial.resources.strategy == "fsdp":
+            checkpoint = as_fsdp_reads_it(checkpoint, trial, model, workdir)
         with keyboard_interrupts():
             trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
 
@@ -109,11 +117,10 @@ def _shard(trial: Trial, folder: Path) -> Shard:
     return shard
 
 
-def _trainer(trial: Trial, accelerator: str, workdir: Path, callbacks: list[Callback]) -> Trainer:
+def _trainer(trial: Trial, ranks: Ranks, accelerator: str, workdir: Path, callbacks: list[Callback]) -> Trainer:
     """A bare loop: no loggers, bars, validation or checkpoints of Lightning's own, and no end but `should_stop`."""
     return Trainer(
         accelerator=accelerator,
-        devices=1,
         precision="bf16-mixed" if trial.train.precision == "bf16" else "32-true",
         accumulate_grad_batches=trial.train.accumulate,
         max_epochs=1,
@@ -127,7 +134,7 @@ def _trainer(trial: Trial, accelerator: str, workdir: Path, callbacks: list[Call
         num_sanity_val_steps=0,
         limit_val_batches=0,
         default_root_dir=workdir,
-        plugins=[LightningEnvironment()],  # whatever the machine's queue system says: one process
+        **trainer_arguments(trial, ranks),
     )
 
 
@@ -157,8 +164,10 @@ def reproducible(threads: int) -> Iterator[None]:
             os.environ[_CUBLAS] = workspace
 
 
-def _execution(accelerator: str) -> dict[str, Any]:
+def _execution(accelerator: str, trial: Trial) -> dict[str, Any]:
     """How the trial is run: equal execution is what byte equality is promised at."""
+    workers, kind = trial.resources.workers, trial.resources.strategy
+    together = {"workers": workers, "strategy": kind} if workers > 1 else {}
     device = torch.cuda.get_device_name() if accelerator == "cuda" else torch.backends.cpu.get_cpu_capability()
     return {
         "torch": torch.__version__,
@@ -166,4 +175,4 @@ def _execution(accelerator: str) -> dict[str, Any]:
         "accelerator": accelerator,
         "device": device,
         "threads": torch.get_num_threads(),
-    }
+    } | together

@@ -36,10 +36,33 @@ def preflight(trial: Trial) -> None:
             "the number of sequences an update"
         )
     if resources.gpus > 1:
-        raise UsageError(f"resources.gpus: found {resources.gpus:g}; a trial trains on one GPU at most: give 0 to 1")
+        raise UsageError(
+            f"resources.gpus: found {resources.gpus:g}; a worker has one GPU at most: give 0 to 1, and more workers"
+        )
+    if resources.workers > 1:
+        _together(trial)
     for key, seed in (("init_seed", trial.init_seed), ("data_seed", trial.data_seed)):
         if seed > LARGEST_SEED:
             raise UsageError(f"{key}: found {seed}; allowed: 0 to 2^64 - 1")
+
+
+def _together(trial: Trial) -> None:
+    """Refuses what several workers cannot share."""
+    train, resources = trial.train, trial.resources
+    if train.batch_size % (train.accumulate * resources.workers):
+        raise UsageError(
+            f"resources.workers: found {resources.workers}; workers x accumulate ({train.accumulate}) must divide "
+            f"train.batch_size ({train.batch_size}), of which each worker gets its part"
+        )
+    if 0 < resources.gpus < 1:
+        raise UsageError(
+            f"resources.gpus: found {resources.gpus:g}; of several workers each needs a whole GPU, or none"
+        )
+    if resources.strategy == "fsdp" and train.optimizer == "muon":
+        raise UsageError(
+            "train.optimizer: found muon, which needs whole matrices, with strategy fsdp, which splits them; "
+            "set strategy: ddp, or another optimizer"
+        )
 
 
 def run(trial: Trial, workdir: Path, report: Report) -> None:

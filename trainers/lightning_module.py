@@ -13,11 +13,13 @@ from torch.nn import functional
 
 from keel_lab.learning_rate import lr_at
 from keel_lab.trial import Trial
-from trainers.batches import MicroBatch, Updates
+from trainers.batches import ALONE, MicroBatch, Updates
 from trainers.clipping import Clipping, whole_norm
 from trainers.data.shard import Shard
 from trainers.model import Transformer
 from trainers.optimizer import optimizer, set_lr
+from trainers.ranks import Ranks
+from trainers.strategies import split
 
 
 @dataclass(frozen=True)
@@ -44,25 +46,35 @@ class Measured:
 
 
 class TrialModule(LightningModule):
-    """Trains a `Transformer` on a shard as the trial says.
+    """Trains a `Transformer` on a shard as the trial says, on one rank or, each with a part of the batch, on several.
 
     Attributes:
         model: on its own, so that checkpoints name its weights `model.NAME`.
     """
 
-    def __init__(self, trial: Trial, model: Transformer, shard: Shard) -> None:
+    def __init__(self, trial: Trial, model: Transformer, shard: Shard, ranks: Ranks = ALONE) -> None:
         super().__init__()
         self.model = model
         self._trial = trial
         self._shard = shard
+        self._ranks = ranks
         self._clipping = Clipping(model, trial.train)
         self._losses: list[Tensor] = []
         self._unigram_losses: list[float] = []
         self._measured: Measured | None = None
+        self._is_split = False
 
     def train_dataloader(self) -> Updates:
         """Goes on where the trainer stands: right for a fresh run and a resumed one."""
-        return Updates(self._trial, self._shard, self.trainer.global_step)
+        return Updates(self._trial, self._shard, self.trainer.global_step, self._ranks)
+
+    def configure_model(self) -> None:
+        """Splits the model over the ranks, before there is an optimizer, where the strategy is to do so."""
+        if self._ranks.size > 1 and self._trial.resources.strategy == "fsdp" and not self._is_split:
+            assert self.device_mesh is not None  # its strategy has set it
+            split(self.model, self.device_mesh["data_parallel"])
+            self._clipping = Clipping(self.model, self._trial.train)  # the parameters are others now
+            self._is_split = True
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """See `trainers.optimizer`."""
@@ -101,8 +113,9 @@ class TrialModule(LightningModule):
         numbers = torch.cat([torch.stack(self._losses), norms]).tolist()  # the one wait for the device
         losses, parts = numbers[: len(self._losses)], numbers[len(self._losses) :]
         grad_norm = whole_norm(parts)
-        loss = sum(losses) / len(losses)
-        unigram_loss = sum(self._unigram_losses) / len(self._unigram_losses)
+        loss, unigram_loss = self._ranks.mean(
+            sum(losses) / len(losses), sum(self._unigram_losses) / len(self._unigram_losses)
+        )
         self._losses.clear()
         self._unigram_losses.clear()
         skipped = settings.skip_nonfinite and not (math.isfinite(loss) and math.isfinite(grad_norm))

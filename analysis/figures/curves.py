@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RAW, PAIRED, ONSET, LEVEL = "#c8c8c8", "#0072b2", "#d55e00", "#000000"  # Okabe and Ito's, apart from the grey
 BESIDE, REFERENCE = "#009e73", "its reference (a tenth of the peak) at the same step"
 PANELS = 12  # a page
+PAGES = 4  # a sweep; beyond that nobody looks, and each page takes seconds
 ACROSS = 3
 TITLE = 42  # characters that fit above a panel
 STYLE: dict[Any, Any] = {
@@ -64,7 +65,9 @@ class Trace:
 
 
 def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path) -> list[Path]:
-    """Draws every finished trial of a sweep, all seeds of a cell in one panel, `PANELS` panels a page.
+    """Draws the finished trials of a sweep, all seeds of a cell in one panel, `PANELS` panels a page.
+
+    Of more cells than `PAGES` pages hold, those that diverged or fell behind come first; each page says how many.
 
     Ramps have the LR across (log), other schedules the step. Grey: loss; blue: paired loss; dashed: the unigram level
     H1; orange: the onset of divergence. Where a cell has one seed and that a reference, it is drawn in green at
@@ -79,7 +82,9 @@ def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path)
         `loss-NAME.png` and `.svg`, or `loss-NAME-1.png` ... for several pages. The same results give the same bytes.
     """
     finished = by_cell(one for one in sweep.readings if one.result is not None)
-    cells = sorted(finished, key=lambda one: one.cell.blocks)
+    room = PANELS * PAGES
+    cells = sorted(sorted(finished, key=_quiet)[:room], key=lambda one: one.cell.blocks)
+    left_out = f"; {room} of {len(finished):,} cells, those that diverged first" if len(finished) > room else ""
     pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
     into.mkdir(parents=True, exist_ok=True)
     telling = telling_axes([cell.cell.axes for cell in cells])
@@ -88,8 +93,14 @@ def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path)
     for number, page in enumerate(pages, start=1):
         stem = f"loss-{sweep.stored.name}" + (f"-{number}" if len(pages) > 1 else "")
         traces = [[_trace(one, curve, references) for one in cell.readings] for cell in page]
-        written += _write(page, traces, telling, into / stem)
+        written += _write(page, traces, telling, left_out, into / stem)
     return written
+
+
+def _quiet(cell: SeededCell) -> bool:
+    """Whether no seed diverged, by itself or beside its siblings."""
+    verdicts = [verdict for one in cell.readings for verdict in (one.verdict, one.degradation)]
+    return not any(verdict is not None and verdict.status is Status.DIVERGED for verdict in verdicts)
 
 
 def _trace(one: Reading, curves: Callable[[str], Curve], references: Collection[str]) -> Trace:
@@ -114,7 +125,9 @@ def _paired(curve: Curve, level: float | None) -> list[float]:
     return [step.loss - step.unigram_loss + level for step in curve]
 
 
-def _write(cells: Sequence[SeededCell], traces: Sequence[Sequence[Trace]], telling: set[str], stem: Path) -> list[Path]:
+def _write(
+    cells: Sequence[SeededCell], traces: Sequence[Sequence[Trace]], telling: set[str], left_out: str, stem: Path
+) -> list[Path]:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -131,7 +144,7 @@ def _write(cells: Sequence[SeededCell], traces: Sequence[Sequence[Trace]], telli
                 continue
             _draw(axes, cells[index], traces[index], telling)
             axes.tick_params(labelbottom=index + across >= len(cells))
-        _frame(figure, panels, traces)
+        _frame(figure, panels, traces, left_out)
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
         figure.savefig(paths[0], dpi=120, metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None})
@@ -209,7 +222,7 @@ def _finding(cell: SeededCell) -> str:
     return ", ".join([*sorted(verdicts), *modes])
 
 
-def _frame(figure: Figure, panels: Sequence[Sequence[Axes]], traces: Sequence[Sequence[Trace]]) -> None:
+def _frame(figure: Figure, panels: Sequence[Sequence[Axes]], traces: Sequence[Sequence[Trace]], left_out: str) -> None:
     everything = [trace for panel in traces for trace in panel]
     ramped = isinstance(everything[0].reading.planned.trial.schedule, RampSchedule)
     if ramped:
@@ -217,7 +230,7 @@ def _frame(figure: Figure, panels: Sequence[Sequence[Axes]], traces: Sequence[Se
     panels[0][0].set_ylim(*_limits(everything))
     for row in panels:
         row[0].set_ylabel("nats a token")
-    figure.supxlabel("learning rate" if ramped else "step", fontsize=9)
+    figure.supxlabel(f"{'learning rate' if ramped else 'step'}{left_out}", fontsize=9)
     found: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -32,13 +32,18 @@ NOTES = (
 )
 
 
+def branch_to_stream(moment: Moment) -> float:
+    """Median over sub-layers of the rms of what the branch adds over that of the scaled stream beside it."""
+    pairs = zip(moment.values[names.BRANCH_RMS], moment.values[names.SKIP_RMS], strict=True)
+    return _median(branch / stream for branch, stream in pairs)
+
+
 def record(probed: Probed, moment: Moment) -> dict[str, Any]:
     """The row as numbers; NaN where there is none."""
     trial, flow, values = probed.planned.trial, probed.flow, moment.values
     parts = {name: at for at, name in enumerate(flow.parts)}
     squares = [norm**2 for norm in values[names.WEIGHT_GRAD]]
     total, inner = sum(squares), [at for name, at in parts.items() if name.startswith("block ")]
-    ratios = [b / s for b, s in zip(values[names.BRANCH_RMS], values[names.SKIP_RMS], strict=True)]
     beyond = skip_product(flow, moment, trial.model.norm_eps, BEYOND if len(flow.normed) > BEYOND else 0)
     whole = skip_product(flow, moment, trial.model.norm_eps, 0)
     first = sum(squares[at] for name, at in parts.items() if name.startswith("block 0 "))
@@ -54,7 +59,7 @@ def record(probed: Probed, moment: Moment) -> dict[str, Any]:
         "width": trial.model.width,
         "step": moment.step,
         "loss": moment.loss,
-        "branch_to_stream": _median(ratios),
+        "branch_to_stream": branch_to_stream(moment),
         "skip_measured": beyond.measured,
         "skip_predicted": beyond.predicted,
         "skip_unit_branches": beyond.of_unit_branches,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from analysis import lr_sensitivity
 from analysis.lr_response import Point, Response, Seeds, response
 from analysis.means import Mean, mean, mean_in_logs
 from analysis.metrics import LOSS, Metric, rows, with_perplexity
@@ -34,10 +36,15 @@ class GridCell:
         """What it shares with the cells at other LRs."""
         return self.sweep, self.architecture, self.blocks, self.axes
 
+    @cached_property
+    def lost(self) -> tuple[Seeds, ...]:
+        """Seeds that left a level they had reached, or became non-finite; one that never learned left none."""
+        return tuple(_seeds(one) for one in self.readings if _lost(one))
+
     @property
     def diverged(self) -> int:
-        """Seeds that left a level they had reached, or became non-finite; one that never learned left none."""
-        return sum(_lost(one) for one in self.readings)
+        """How many `lost`."""
+        return len(self.lost)
 
     @property
     def not_learned(self) -> int:
@@ -53,7 +60,7 @@ class GridCell:
     def reported(self) -> dict[Seeds, dict[str, float]]:
         """The metrics of those seeds, by (init_seed, data_seed)."""
         return {
-            (one.planned.trial.init_seed, one.planned.trial.data_seed): with_perplexity(one.result.metrics)
+            _seeds(one): with_perplexity(one.result.metrics)
             for one in self.readings
             if one.result is not None and one.verdict is not None and not _lost(one)
         }
@@ -70,6 +77,10 @@ class GridCell:
         values = self.values(metric)
         taken = mean_in_logs if metric.in_logs else mean
         return taken(list(values.values()), [data_seed for _, data_seed in values])
+
+
+def _seeds(reading: Reading) -> Seeds:
+    return reading.planned.trial.init_seed, reading.planned.trial.data_seed
 
 
 def _lost(reading: Reading) -> bool:
@@ -98,6 +109,12 @@ class GridTable:
             groups.setdefault(cell.variant, []).append(cell)
         return {variant: tuple(sorted(cells, key=lambda cell: cell.lr)) for variant, cells in groups.items()}
 
+    @cached_property
+    def usual(self) -> int:
+        """How many seeds most cells' validation losses stand on."""
+        counts = Counter(value.n for cell in self.cells if (value := cell.mean(VALIDATION)) is not None)
+        return max(counts, key=lambda n: (counts[n], n), default=0)
+
     def response(self, variant: Variant, metric: Metric) -> Response:
         """How a metric of a variant responds to the LR."""
         return lr_response(self.variants[variant], metric)
@@ -111,6 +128,18 @@ def lr_response(cells: Sequence[GridCell], metric: Metric) -> Response:
         if any(one.state != "skipped" for one in cell.readings)
     ]
     return response(points, lower_is_better=metric.lower_is_better)
+
+
+def sensitivity(cells: Sequence[GridCell]) -> Mean | None:
+    """The LR sensitivity of a variant, see `analysis.lr_sensitivity`; None without data, whose chance nobody knows."""
+    data = cells[0].readings[0].planned.trial.data
+    if data is None:
+        return None
+    outcomes = [
+        lr_sensitivity.Outcome(cell.lr, {**cell.values(VALIDATION), **dict.fromkeys(cell.lost, math.inf)})
+        for cell in cells
+    ]
+    return lr_sensitivity.sensitivity(outcomes, math.log(data.vocab))
 
 
 def _compared(cell: GridCell, metric: Metric) -> dict[Seeds, float]:

@@ -9,7 +9,7 @@ from analysis.means import Mean
 from analysis.metrics import LOSS, PERPLEXITY, Metric
 from analysis.tables import caption
 from analysis.tables.cells import axes_text, lacking, telling_axes
-from analysis.tables.grid import VALIDATION, GridCell, GridTable, Variant
+from analysis.tables.grid import VALIDATION, GridCell, GridTable, Variant, sensitivity
 from analysis.tables.layout import Group, Table
 from keel_lab.detect.verdict import Mode
 from keel_lab.spec.label import label_text
@@ -75,7 +75,7 @@ def _words(table: GridTable, metric: Metric, variant: Variant | None, lrs: Seque
     if variant is None:
         return ["-"] * (len(lrs) + (len(lrs) > 1))
     cells, found = {cell.lr: cell for cell in table.variants[variant]}, table.response(variant, metric)
-    several, usual = len(cells) > 1, _usual(table)
+    several, usual = len(cells) > 1, table.usual
     words = [_cell(cells[lr], metric, several and lr == found.best, usual) if lr in cells else "-" for lr in lrs]
     return [*words, *((found.words(),) if len(lrs) > 1 else ())]
 
@@ -103,12 +103,6 @@ def _number(metric: Metric, value: Mean) -> str:
     return f"{text} [{format(value.low, digits).rstrip('.')}, {format(value.high, digits).rstrip('.')}]"
 
 
-def _usual(table: GridTable) -> int:
-    """How many seeds most cells stand on."""
-    counts = [value.n for cell in table.cells if (value := cell.mean(VALIDATION)) is not None]
-    return max(counts, key=lambda count: (counts.count(count), count), default=0)
-
-
 def _notes(table: GridTable) -> list[str]:
     schedule, readings = table.schedule, [one for cell in table.cells for one in cell.readings]
     decay = f"cosine to {label_text(schedule.final_lr)}" if schedule.shape == "cosine" else "constant"
@@ -119,6 +113,7 @@ def _notes(table: GridTable) -> list[str]:
         *_response(table),
         *behind(table.cells),
         *([caption.NOT_LEARNED] if any(cell.not_learned for cell in table.cells) else []),
+        *_sensitivity(table),
         *edges(table.cells),
         *([f"Verdicts by detector {', '.join(detectors)}."] if detectors else []),
         *caption.setting(table.sweeps, readings),
@@ -138,7 +133,7 @@ def _measure(table: GridTable) -> list[str]:
     )
     survivors = any(cell.diverged for cell in table.cells)
     notes = [
-        f"Mean over n seeds, {spread}; n = {_usual(table)} where a cell does not say otherwise. Validation loss in "
+        f"Mean over n seeds, {spread}; n = {table.usual} where a cell does not say otherwise. Validation loss in "
         "nats a token, perplexity is exp of it (of its mean, of its interval)."
         + (" Where some seeds diverged, it is a mean of the survivors, which flatters." if survivors else "")
     ]
@@ -160,6 +155,24 @@ def _response(table: GridTable) -> list[str]:
         f"{RESPONSE}: whether each step up in LR improves or worsens the mean, a divergence being worse than any mean; "
         f"within noise: a step's {LEVEL:.0%} interval, over pairs of equal seeds, holds 0."
     ]
+
+
+def _sensitivity(table: GridTable) -> list[str]:
+    found = [(variant, sensitivity(cells)) for variant, cells in table.variants.items()]
+    words = [f"{_called(table, variant)} {_number(VALIDATION, value)}" for variant, value in found if value is not None]
+    told = (
+        "LR sensitivity (Wortsman et al. 2023: the mean over these LRs of what the loss ends above its best, a "
+        "divergence counted as a uniform guess; nats, smaller is more robust; compare over the same LRs only): "
+    )
+    return [f"{told}{'; '.join(words)}."] if words else []
+
+
+def _called(table: GridTable, variant: Variant) -> str:
+    _, architecture, blocks, axes = variant
+    telling = telling_axes([cell.axes for cell in table.cells])
+    depth = f", {blocks} blocks" if len({cell.blocks for cell in table.cells}) > 1 else ""
+    words = axes_text(tuple(axis for axis in axes if axis[0] in telling))
+    return f"{architecture}{depth}{f', {words}' if words else ''}"
 
 
 def behind(cells: Sequence[GridCell]) -> list[str]:

@@ -11,6 +11,7 @@ _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textas
 _SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
 # a bound, a number in scientific notation, or both: > 0.1, 2.51e-2, < 3.00e-4
 _NUMBER = re.compile(r"(?<![\w.^])(?:([<>]=?) )?(\d+(?:\.\d+)?)(?:e(-?\d+))?(?![\w^])")
+_BEHIND = re.compile(r"(\S[^\[(]*) (\[.+\]|\(.+\))( \*)?")  # 2.38 [2.35, 2.41] *
 _SIGN = {"": "", "<": "< ", ">": "> ", "<=": r"\leq ", ">=": r"\geq "}
 
 
@@ -22,20 +23,24 @@ def to_latex(table: Table, label: str) -> str:
         label: for references, after `tab:`.
     """
     columns = "l" * len(table.stub) + "c" * sum(len(group.columns) for group in table.groups)
+    head = [*table.stub, *(name for group in table.groups for name in group.columns)]
     lines = [
-        r"% needs \usepackage{booktabs}",
+        r"% needs \usepackage{booktabs,graphicx}",
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{latex(table.title)}.}}",
         rf"  \label{{tab:{re.sub(r'[^A-Za-z0-9:.-]+', '-', label)}}}",
+        "",
+        r"  \smallskip",
+        r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",  # no wider than the text
         rf"  \begin{{tabular}}{{{columns}}}",
         r"    \toprule",
         *_over(table),
-        _row([*table.stub, *(name for group in table.groups for name in group.columns)]),
+        _row(head, len(head)),
         r"    \midrule",
-        *map(_row, table.rows),
+        *(_row(row, len(table.stub)) for row in table.rows),
         r"    \bottomrule",
-        r"  \end{tabular}",
+        r"  \end{tabular}}",
         "",
         r"  \medskip",
         r"  \begin{minipage}{\linewidth}\footnotesize",
@@ -78,5 +83,15 @@ def _spanned(group: Group) -> str:
     return rf"\multicolumn{{{len(group.columns)}}}{{c}}{{{latex(group.heading)}}}"
 
 
-def _row(words: Sequence[str]) -> str:
-    return f"    {' & '.join(map(latex, words))} \\\\"
+def _row(words: Sequence[str], stub: int) -> str:
+    cells = [*map(latex, words[:stub]), *map(_cell, words[stub:])]
+    return f"    {' & '.join(cells)} \\\\"
+
+
+def _cell(text: str) -> str:
+    """A cell; what stands behind its value in brackets, such as an interval, goes on a line below, for width."""
+    parts = _BEHIND.fullmatch(text)
+    if parts is None:
+        return latex(text)
+    value, behind, mark = map(latex, parts.groups(default=""))
+    return rf"\begin{{tabular}}[t]{{@{{}}c@{{}}}}{value}{mark} \\ {{\footnotesize {behind}}}\end{{tabular}}"

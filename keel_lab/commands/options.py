@@ -34,6 +34,9 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--max-failures", type=click.IntRange(1), metavar="N", help="Start no more after N failed trials."
         ),
         click.option("--fail-fast", is_flag=True, help="The same as --max-failures 1."),
+        click.option(
+            "--runtime-env", metavar="FILE", help="For the workers of a running Ray (YAML); else they get our own code."
+        ),
         click.option("--ray-address", metavar="ADDRESS", help="A running Ray; else RAY_ADDRESS, else our own."),
         click.option(
             "--executor",
@@ -41,6 +44,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="ray",
             show_default=True,
             help="local: in this process.",
+        ),
+        click.option(
+            "--progress",
+            type=click.Choice(["auto", "table", "lines", "line"]),
+            default="auto",
+            show_default=True,
+            help="While it runs: a table of cells, a line an event, or one line in all.",
         ),
         FORMAT,
         STORAGE,

@@ -16,11 +16,19 @@ ALIASES = {
     "step": ("step", "global_step", "train/global_step", "trainer/global_step", "_step", "iteration", "iter", "update"),
     "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm_loss", "train/lm_loss"),
     "lr": ("lr", "learning_rate", "train/lr", "train/learning_rate", "learning_rate/train"),
-    "grad_norm": ("grad_norm", "gradient_norm", "train/grad_norm", "train/gradient_norm", "total_grad_norm"),
+    "grad_norm": (
+        "grad_norm",
+        "gradient_norm",
+        "train/grad_norm",
+        "diag/grad_norm",
+        "train/gradient_norm",
+        "total_grad_norm",
+    ),
     "unigram_loss": ("unigram_loss", "train/unigram_loss"),
 }
 FLAGS = ("skipped", "weights_finite")  # of keel_lab's own curves; used where every cell is a boolean
 _MISSING = ("", "na", "n/a", "null", "none")
+_LR_MONITOR = re.compile(r"lr-[A-Za-z]\w*(-\d+)?(/pg\d+)?")  # Lightning's LearningRateMonitor: lr-AdamW
 _SHOWN = 20
 
 
@@ -49,7 +57,8 @@ def find(table: Table, role: str, given: str | None) -> str | None:
     for alias in ALIASES[role]:
         if found := [name for name, words in plain.items() if words == _plain(alias)]:
             return _only(table, role, found)
-    return None
+    monitored = [name for name in plain if role == "lr" and _LR_MONITOR.fullmatch(name)]
+    return _only(table, role, monitored) if monitored else None
 
 
 def _plain(name: str) -> str:

@@ -141,6 +141,9 @@ class _Reader:
         if path.exists():
             return read_table(path, name)
         run = mlflow_table.run_id(name)
+        file, at, lr = name.rpartition("@")
+        if at and (Path(file).is_file() or mlflow_table.run_id(file)):
+            raise UsageError(f"{name}: found {lr!r} behind the @; it is the LR of {file}, a number above 0")
         if run is None:
             raise UsageError(
                 f"{name}: there is no such file; correct its name (an MLflow run is given by its id, 32 hex digits)"

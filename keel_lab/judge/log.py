@@ -45,8 +45,9 @@ class Log:
 def read_log(table: Table, columns: Columns) -> Log:
     """The last run of a table.
 
-    Without a step column rows are numbered from 0. A row without a loss is no sample and is counted. A step that is
-    logged again at once replaces the one before, unless that would hide a loss that is not finite.
+    Without a step column rows are numbered from 0. A row without a loss is no sample and is counted; what it says of a
+    step counts for that step's loss in the rows beside it, as Lightning's CSVLogger writes them (LR and loss in two
+    rows). A step that is logged again replaces the one before, unless that would hide a loss that is not finite.
 
     Raises:
         UsageError: naming the column or cell that is wrong.
@@ -56,6 +57,9 @@ def read_log(table: Table, columns: Columns) -> Log:
         if name := find(table, role, getattr(columns, role)):
             used[role] = name
     cells = {role: numbers(table, name) for role, name in used.items()}
+    _refuse_negative(table, used, cells)
+    if "step" in cells:
+        _spread_within_steps(cells)
     marks = {name: found for name in FLAGS if (found := flags(table, name)) is not None}
     runs, left = _runs(table, used, cells, marks)
     if not runs:
@@ -68,6 +72,28 @@ def read_log(table: Table, columns: Columns) -> Log:
     numbered = {} if "step" in used else {"step_numbers": "rows from 0: there is no step column"}
     facts: dict[str, Any] = {"columns": used, **counts, **numbered}
     return Log(table.source, steps, fmean(known) if known else None, facts)
+
+
+def _refuse_negative(table: Table, used: dict[str, str], cells: dict[str, list[float | None]]) -> None:
+    for row, lr in enumerate(cells.get("lr", ())):
+        if lr is not None and lr < 0:
+            raise UsageError(
+                f"{table.source}: {table.place(row)}, column {used['lr']!r}: found {lr}, but no LR is below 0"
+            )
+
+
+def _spread_within_steps(cells: dict[str, list[float | None]]) -> None:
+    """Fills what a row with a loss lacks from neighbouring rows of the same step."""
+    steps = cells["step"]
+    first = 0
+    for row in range(1, len(steps) + 1):
+        if row < len(steps) and steps[row] == steps[first] and steps[row] is not None:
+            continue
+        for role in set(cells) - {"step", "loss"} if row - first > 1 else ():
+            column = cells[role]
+            known = [cell for cell in column[first:row] if cell is not None]
+            column[first:row] = [known[-1] if cell is None and known else cell for cell in column[first:row]]
+        first = row
 
 
 def _runs(

@@ -32,6 +32,7 @@ class OpenedSweep:
     Attributes:
         notes: what the user should hear before it runs.
         points: of a search, the cells it searches and the trials of its points.
+        origin: the stored sweep that this is, if it was opened by its name.
     """
 
     spec: SweepSpec
@@ -39,9 +40,12 @@ class OpenedSweep:
     plan: Plan
     notes: tuple[str, ...] = ()
     points: Points | None = None
+    origin: StoredSweep | None = None
 
     def stored(self) -> StoredSweep:
         """The sweep as storage keeps it."""
+        if self.origin is not None:
+            return self.origin
         spec = self.spec.to_json()
         if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
             spec["folder"] = "."
@@ -76,9 +80,14 @@ def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
         return None
     others = {planned.trial.id for planned in before.trials} - {planned.trial.id for planned in after.trials}
     what = "; ".join(Sweeps.difference(before.spec["document"], after.spec["document"])) or "its data or its defaults"
+    kept = (
+        f"{len(others)} of its trials, in storage, are no part of the new one"
+        if others
+        else "all its trials are part of the new one"
+    )
     return (
         f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
-        f"{len(others)} of its trials, in storage, are no part of the new one; name=... keeps both apart"
+        f"{kept}; name=... keeps both apart"
     )
 
 
@@ -125,7 +134,7 @@ def reopen_sweep(name: str, root: Root, catalogue: Catalogue) -> OpenedSweep:
     points = _points(spec, catalogue_for(spec.trainer, catalogue), facts)
     opened = OpenedSweep(spec, facts, Plan(stored.trials, stored.collapsed), points=points)
     refuse_other_bytes(opened, root)
-    return replace(opened, facts=stored.data)
+    return replace(opened, facts=stored.data, origin=stored)
 
 
 def begun(opened: OpenedSweep, root: Callable[[], Root], catalogue: Catalogue) -> OpenedSweep:

@@ -5,19 +5,21 @@ Such a trial is missing, not diverged, and whoever shows it says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.settings import GridSchedule
 
 
-def family_of(planned: PlannedTrial) -> str:
+def family_of(planned: PlannedTrial) -> Hashable:
     """What the trials of a grid that differ in nothing but their LR have in common; a trial of a ramp is alone."""
-    schedule = planned.trial.schedule
+    trial, schedule = planned.trial, planned.trial.schedule
     if not isinstance(schedule, GridSchedule):
-        return planned.trial.id
-    return planned.trial.with_schedule(schedule.model_copy(update={"lr": 1.0, "final_lr": 0.0})).id
+        return trial.id
+    shared = schedule.model_copy(update={"lr": 1.0, "final_lr": 0.0})
+    model = (trial.architecture, tuple(sorted(trial.options.items())), trial.blocks, trial.model, trial.data)
+    return (trial.trainer, trial.numerics, *model, trial.train, shared, trial.init_seed, trial.data_seed)
 
 
 def peak_of(planned: PlannedTrial) -> float:
@@ -29,7 +31,7 @@ def peak_of(planned: PlannedTrial) -> float:
 def above_divergence(trials: Iterable[PlannedTrial], verdicts: Mapping[str, Verdict]) -> frozenset[str]:
     """The ids of trials without a verdict whose LR is above that of a diverged trial of their family."""
     planned = list(trials)
-    lowest: dict[str, float] = {}
+    lowest: dict[Hashable, float] = {}
     for one in planned:
         verdict = verdicts.get(one.trial.id)
         if verdict is not None and verdict.status is Status.DIVERGED:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from keel_lab.curve import Curve
+from keel_lab.detect.verdict import Verdict
+from keel_lab.errors import KeelLabError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
@@ -42,20 +45,28 @@ class Audience:
         """News of running trials, which may be none; called several times a second."""
         for item in news:
             self._begun(flight[item.trial_id])
+            if said := item.info.get("note"):
+                self.note(f"{flight[item.trial_id].name}: {said}")
         if news:
             self._guard("tracking", lambda: self._tracker.live(news))
         self._guard("display", lambda: self._display.live(news))
         self._guard("status", lambda: self._snapshot.news(news, flight))
 
-    def reused(self, planned: PlannedTrial, result: TrialResult) -> None:
-        """A trial's result was there before."""
-        self._guard("tracking", lambda: self._record(planned, result))
+    def reused(self, planned: PlannedTrial, result: TrialResult, beside: Verdict | None) -> None:
+        """A trial's result was there before, and so was what it says `beside` its siblings."""
+        self._guard("tracking", lambda: self._record(planned, result, beside))
 
     def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
         """A trial has its result."""
         self._begun(planned)
         self._guard("tracking", lambda: self._record(planned, result))
         self._guard("display", lambda: self._display.finished(planned, result))
+
+    def judged(self, planned: PlannedTrial, result: TrialResult, beside: Verdict) -> None:
+        """Beside its siblings a trial has another verdict than by itself."""
+        self._guard("tracking", lambda: self._record(planned, result, beside))
+        self._guard("display", lambda: self._display.judged(planned, beside))
+        self._guard("status", lambda: self._snapshot.judged(planned, beside))
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """See `Display.retried`."""
@@ -79,12 +90,14 @@ class Audience:
             self._started.add(planned.trial.id)
             self._guard("tracking", lambda: self._tracker.started(planned))
 
-    def _record(self, planned: PlannedTrial, result: TrialResult) -> None:
-        self._tracker.record(planned, result, result.verdict, self._curve(planned.trial.id))
+    def _record(self, planned: PlannedTrial, result: TrialResult, beside: Verdict | None = None) -> None:
+        curve = partial(self._curve, planned.trial.id)
+        self._tracker.record(planned, result, result.verdict, curve, beside)
 
     def _guard(self, who: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:
-            logger.warning("%s failed: %s", who, error, exc_info=who not in self.warnings)
+            ours = not isinstance(error, KeelLabError)  # else it is the storage, say, whose message is enough
+            logger.warning("%s failed: %s", who, error, exc_info=ours and who not in self.warnings)
             self.warnings.setdefault(who, f"{who} failed: {type(error).__name__}: {error}")

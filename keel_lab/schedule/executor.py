@@ -21,6 +21,7 @@ class Task:
         attempt: 1 for the first.
         learn_by: see `keel_lab.detect.watch.Watch`.
         keep: steps after which a checkpoint is kept for forks to start from.
+        seconds: that this attempt may take; None for no bound.
         rungs: how many times on its way the run says its loss, see `keel_lab.search.rungs`; 0 for never.
     """
 
@@ -30,6 +31,7 @@ class Task:
     attempt: int = 1
     learn_by: int | None = None
     keep: tuple[int, ...] = ()
+    seconds: float | None = None
     rungs: int = 0
 
 
@@ -53,6 +55,7 @@ class Progress:
 
     Attributes:
         state: the detector's word now: `healthy`, `suspect`, `diverged`, ...
+        info: `host`, `pid`, on Ray `node`; now and then a `note`, a sentence for the user.
         points: some of the steps since the last batch: (step, Unix milliseconds, metric -> finite value).
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -11,22 +12,27 @@ from pathlib import Path
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
+from keel_lab.errors import IncompleteError
 from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import TrialResult
+from keel_lab.schedule import shipping
+from keel_lab.schedule.cell_verdicts import told_worse
+from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
-from keel_lab.schedule.progress import open_display
+from keel_lab.schedule.progress import Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.search import best
 from keel_lab.search.opening import refuse_other_search, searching
-from keel_lab.settings import Budget, Resources
+from keel_lab.settings import Budget
 from keel_lab.store import lease
-from keel_lab.store.root import Root
+from keel_lab.store.root import Root, StorageError
 from keel_lab.store.sweeps import StoredSweep, Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
@@ -46,6 +52,8 @@ class LaunchOptions:
         tracking: MLflow's URI, or `off`.
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
         max_failures: instead of the sweep's `budget.max_failures`.
+        runtime_env: a YAML file: what workers of a running Ray cluster are to have, instead of the driver's code.
+        progress: what is shown meanwhile, see `progress.MODES`.
     """
 
     executor: str = "ray"
@@ -53,6 +61,8 @@ class LaunchOptions:
     tracking: str | None = None
     again: frozenset[str] | None = None
     max_failures: int | None = None
+    runtime_env: str | None = None
+    progress: Mode = "auto"
 
 
 @dataclass(frozen=True)
@@ -97,8 +107,9 @@ def launch(
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
-        with Interrupts() as interrupts, closing(_executor(options, opened.spec.resources)) as executor:
-            interrupts.install()
+        with Interrupts() as interrupts, closing(_executor(options, opened, interrupts)) as executor:
+            if _something_left(opened, root):
+                executor.open()  # before anything is stored: it may refuse what the trials ask for
             held = stack.enter_context(lease.hold(root, opened.spec.name))
             before = Sweeps(root).find(opened.spec.name)
             refuse_other_search(before, opened)
@@ -108,18 +119,32 @@ def launch(
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
             budget = _budget(opened, options)
-            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            skip = budget.skip_above_divergence
+            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=skip, by_information=True)
             mirror = None
             if opened.points is not None:
                 proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
-            table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
-            with closing(open_display(sys.stderr, table=table)) as display:
-                summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+            piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
+            mode: Mode = "lines" if piped else options.progress
+            with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
+                try:
+                    summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                except StorageError as error:
+                    raise _left(error, sweep, interrupts) from error
+            if executor.is_open:
+                gc.collect()  # what ran thousands of trials refers to itself; the report needs the room
         if mirror is not None:
             sweep = Sweeps(root).load(sweep.name)
             say(mirror.where() or mirror.warning or "")
         _finish(summary, sweep, tracker, reporting, show)
     return summary
+
+
+def _left(error: StorageError, sweep: StoredSweep, interrupts: Interrupts) -> IncompleteError:
+    """A run that its storage ended: what it had stored is there, and the rest can be run."""
+    left = IncompleteError(f"{error}\nwhat was stored is kept; go on with: keel-lab resume {sweep.name}")
+    left.exit_code = interrupts.exit_code or left.exit_code
+    return left
 
 
 def _budget(opened: OpenedSweep, options: LaunchOptions) -> Budget:
@@ -141,14 +166,33 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _executor(options: LaunchOptions, resources: Resources) -> Executor:
+def _something_left(opened: OpenedSweep, root: Root) -> bool:
+    if opened.points is not None:
+        return True  # who knows what a search will ask
+    settled = settled_results(Trials(root), opened.plan.trials, opened.spec.thresholds, opened.spec.siblings)
+    return any(one.trial.id not in settled for one in with_forks(opened.plan.trials, settled, opened.spec.siblings))
+
+
+def _executor(options: LaunchOptions, opened: OpenedSweep, interrupts: Interrupts) -> DeferredExecutor:
+    def open_it() -> Executor:
+        executor = _open_executor(options, opened)
+        interrupts.install()  # Ray has put a handler of its own in their place
+        return executor
+
+    return DeferredExecutor(open_it)
+
+
+def _open_executor(options: LaunchOptions, opened: OpenedSweep) -> Executor:
     if options.executor == "local":
         from keel_lab.schedule.local_executor import LocalExecutor
 
         return LocalExecutor()
     from keel_lab.schedule.ray_executor import RayExecutor
 
-    return RayExecutor(resources, options.ray_address)
+    trials = [planned.trial for planned in opened.plan.trials]
+    return RayExecutor(
+        opened.spec.resources, options.ray_address, lambda: shipping.runtime_env(options.runtime_env, trials)
+    )
 
 
 def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
@@ -161,9 +205,11 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
     known = replace(sweep, trials=tuple(planned_trials))
     tracker = MlflowTracker(known, root.uri, uri, DeliveryCursor(root, sweep.name))
 
-    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
+    beside = told_worse(sweep, stored, Sweeps(root), root)
+
+    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = trials.results([trial_id])[trial_id]
-        return result, result.verdict, trials.curve(trial_id)
+        return result, result.verdict, trials.curve(trial_id), beside.get(trial_id)
 
     tracker.deliver_missing(load, stored)
     return tracker
@@ -179,9 +225,10 @@ def _finish(
         figures = reporting.figures()
         for figure in figures:
             say(f"figure: {figure}")
-        facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-        numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
-        tracker.summary(reporting.markdown(), figures, numbers)
+        if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
+            facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
+            numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
+            tracker.summary(reporting.markdown(), figures, numbers)
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keel_lab.detect.verdict import Verdict
+from keel_lab.plan.planned import PlannedTrial
 from keel_lab.schedule.executor import Progress
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
@@ -21,7 +23,12 @@ class LiveSnapshot:
     def __init__(self, root: Root, name: str) -> None:
         self._sweeps, self._name = Sweeps(root), name
         self._running: dict[str, dict[str, Any]] = {}
+        self._beside: dict[str, dict[str, Any]] = {}
         self._due = 0.0
+
+    def judged(self, planned: PlannedTrial, verdict: Verdict) -> None:
+        """Beside its siblings a trial has another verdict than by itself; stored with the others when the run ends."""
+        self._beside[planned.trial.id] = verdict.to_json()
 
     def news(self, news: Sequence[Progress], flight: Mapping[str, Any]) -> None:
         """Takes the news of running trials; `flight` are those in flight now."""
@@ -31,14 +38,24 @@ class LiveSnapshot:
             return
         self._due = time.monotonic() + EVERY
         self._running = {trial_id: facts for trial_id, facts in self._running.items() if trial_id in flight}
-        content = {"written_at": time.time(), "running": self._running}
+        content = {"written_at": time.time(), "running": self._running, "beside": self._beside}
         self._sweeps.put_file(self._name, FILE, json.dumps(content, allow_nan=True).encode())
 
 
-def running_trials(root: Root, name: str) -> dict[str, dict[str, Any]]:
-    """Step, loss and detector state of the trials that run now, by id, as last written by the driver."""
+def read_snapshot(root: Root, name: str) -> tuple[dict[str, dict[str, Any]], dict[str, Verdict]]:
+    """As last written by the driver, by id: step, loss and detector state of the trials that run now, new verdicts.
+
+    Returns:
+        The running trials; and what was found in this run beside siblings, where it says more than the trial by itself.
+    """
     try:
-        content = root.read(f"sweeps/{name}/{FILE}")
+        content = json.loads(root.read(f"sweeps/{name}/{FILE}"))
     except FileNotFoundError:
-        return {}
-    return dict(json.loads(content)["running"])
+        return {}, {}
+    beside = content.get("beside", {})
+    return dict(content["running"]), {trial_id: Verdict.from_json(verdict) for trial_id, verdict in beside.items()}
+
+
+def running_trials(root: Root, name: str) -> dict[str, dict[str, Any]]:
+    """The running trials alone."""
+    return read_snapshot(root, name)[0]

@@ -30,7 +30,14 @@ class LocalExecutor:
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`."""
-        return [problem for trial in trials if (problem := worker.preflight(trial)) is not None]
+        problems = [problem for trial in trials if (problem := worker.preflight(trial)) is not None]
+        several = max((trial.resources.workers for trial in trials), default=1)
+        if several > 1:
+            problems.append(
+                f"resources.workers: found {several}, but --executor local trains in one process; leave it out, or set "
+                "workers: 1"
+            )
+        return problems
 
     def submit(self, task: Task) -> None:
         """See `Executor.submit`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.machine_load import MachineLoad, wanted
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -21,16 +22,23 @@ Point = tuple[int, int, dict[str, float]]
 
 
 class News:
-    """Thins a run's steps by their number, so that a resumed run repeats the same points, and posts them in batches."""
+    """Thins a run's steps by their number, so that a resumed run repeats the same points, and posts them in batches.
+
+    Attributes:
+        unigram_entropy: H1 in nats, once it is known.
+        note: a sentence for the user, sent with the next batch.
+    """
 
     def __init__(self, trial: Trial, mailbox: Mailbox, now: float) -> None:
         self.unigram_entropy: float | None = None
+        self.note = ""
         self._trial_id = trial.id
         self._mailbox = mailbox
         self._stride = stride(trial)
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
+        self._load = MachineLoad(now) if wanted() else None
         self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:
@@ -39,6 +47,8 @@ class News:
         if step.step % self._stride == 0:
             self._points.append((step.step, time.time_ns() // 1_000_000, self._metrics(step)))
         if now >= self._due:
+            if self._load is not None and (values := self._load.sample(now)):
+                self._points.append((step.step, time.time_ns() // 1_000_000, values))
             self._send(state)
             self._due = now + BATCH_EVERY
 
@@ -47,6 +57,11 @@ class News:
         self._info = {**self._info, "rungs": [list(one) for one in rungs]}
         self._due = -math.inf
 
+    def say(self, text: str, state: str) -> None:
+        """Tells the user something at once, and waits until it is taken: for moments in which nothing trains."""
+        step, loss = (0, math.nan) if self._last is None else (self._last.step, self._last.loss)
+        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))
+
     def close(self, state: str) -> None:
         """Sends what is left."""
         if self._last is not None:
@@ -54,9 +69,10 @@ class News:
 
     def _send(self, state: str) -> None:
         assert self._last is not None
-        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), self._info)
+        info = self._info | ({"note": self.note} if self.note else {})
+        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), info)
         if self._mailbox.post(news):
-            self._points = []
+            self._points, self.note = [], ""
 
     def _metrics(self, step: Step) -> dict[str, float]:
         values = {"loss": step.loss, "lr": step.lr, "grad_norm": step.grad_norm}

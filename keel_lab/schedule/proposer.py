@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from keel_lab.detect.verdict import Status, Verdict
@@ -13,6 +13,7 @@ from keel_lab.plan.siblings import forks_of, reference_of
 from keel_lab.plan.skipping import family_of, peak_of
 from keel_lab.result import TrialResult
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.information import InformationOrder
 from keel_lab.settings import ALONE, RampSchedule, SiblingSettings
 from keel_lab.store.points import Point
 from keel_lab.trial import Trial
@@ -47,32 +48,39 @@ class Proposer(Protocol):
 
 
 class ListProposer:
-    """Every trial of a plan, once, in the plan's order; a ramp after its reference, and then the forks it calls for.
+    """Every trial of a plan, once; a ramp after its reference, and then the forks it calls for.
 
     Args:
         trials: the plan.
         siblings: which runs stand beside each ramp.
         skip_above: see `Budget.skip_above_divergence`; then the LRs of a family run one after the other, from the
             lowest, since each decides whether the next one runs.
+        by_information: in the order of `InformationOrder`, else in the plan's.
     """
 
     def __init__(
-        self, trials: Iterable[PlannedTrial], siblings: SiblingSettings = ALONE, *, skip_above: bool = False
+        self,
+        trials: Iterable[PlannedTrial],
+        siblings: SiblingSettings = ALONE,
+        *,
+        skip_above: bool = False,
+        by_information: bool = False,
     ) -> None:
         planned = list(trials)
-        self._left = deque(sorted(planned, key=peak_of) if skip_above else planned)
+        ordered = by_information and not skip_above
+        self._order = InformationOrder(planned if ordered else ())
+        self._left = deque(() if ordered else sorted(planned, key=peak_of) if skip_above else planned)
         self._siblings = siblings
         self._skip_above = skip_above
-        self._lost: dict[str, float] = {}  # by family, the lowest LR that diverged
+        self._lost: dict[Hashable, float] = {}  # by family, the lowest LR that diverged
         self._below = _next_lower(self._left) if skip_above else {}
-        self._open = {planned.trial.id for planned in self._left}  # whose outcome is not known yet
+        self._open = {one.trial.id for one in planned}  # whose outcome is not known yet
         self._waiting: dict[str, list[PlannedTrial]] = {}
 
     def ask(self) -> PlannedTrial | None:
         """See `Proposer.ask`."""
-        while self._left:
-            planned = self._left.popleft()
-            if peak_of(planned) > self._lost.get(family_of(planned), math.inf):
+        while (planned := self._left.popleft() if self._left else self._order.pop()) is not None:
+            if self._lost and peak_of(planned) > self._lost.get(family_of(planned), math.inf):
                 self._release(planned)
                 continue
             first = self._first(planned)
@@ -84,6 +92,7 @@ class ListProposer:
     def tell(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> None:
         """See `Proposer.tell`."""
         self._release(planned)
+        self._order.tell(planned, verdict)
         if self._skip_above and verdict.status is Status.DIVERGED and peak_of(planned):
             family = family_of(planned)
             self._lost[family] = min(peak_of(planned), self._lost.get(family, math.inf))
@@ -94,6 +103,7 @@ class ListProposer:
     def failed(self, planned: PlannedTrial) -> None:
         """See `Proposer.failed`. A ramp whose reference failed runs without one."""
         self._release(planned)
+        self._order.tell(planned, None)
 
     def stopped(self, planned: PlannedTrial) -> bool:
         """See `Proposer.stopped`: it is left for the next run."""
@@ -130,7 +140,7 @@ class ListProposer:
 
 def _next_lower(trials: Iterable[PlannedTrial]) -> dict[str, str]:
     """By id of a grid trial the id of the next lower LR of its family; `trials` are in order of their LRs."""
-    last: dict[str, str] = {}
+    last: dict[Hashable, str] = {}
     below = {}
     for planned in trials:
         family = family_of(planned)

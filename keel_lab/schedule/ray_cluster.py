@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
 class RayCluster:
     """A connection to Ray, whose own words on standard output go to our log while it lives."""
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, runtime_env: Callable[[], Mapping[str, Any]] | None = None) -> None:
         """Joins the Ray at `address`, else the one of RAY_ADDRESS, else starts one on loopback for this process.
 
-        A Ray that the process has already initialised is used as it is and left running.
+        A Ray that the process has already initialised is used as it is and left running. One that is joined has its
+        workers run in what `runtime_env` gives (`shipping`).
 
         Raises:
             UsageError: if there is no Ray at the address.
@@ -48,7 +49,7 @@ class RayCluster:
         elif self.local:
             self._start()
         else:
-            self._join(address)
+            self._join(address, dict(runtime_env()) if runtime_env is not None else None)
         self._stdout = contextlib.redirect_stdout(cast(IO[str], _WithoutRay(sys.stdout)))
         self._stdout.__enter__()
 
@@ -56,6 +57,10 @@ class RayCluster:
         """The total resources of each node that is alive, but for those with these ids."""
         alive = [node for node in self._ray.nodes() if node["Alive"]]
         return [node["Resources"] for node in alive if node["NodeID"] not in but_for]
+
+    def dead(self) -> set[str]:
+        """The ids of the nodes that were part of it and are no more."""
+        return {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
 
     def close(self) -> None:
         """Disconnects; a local Ray ends with all of its processes and files."""
@@ -87,10 +92,10 @@ class RayCluster:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise KeelLabError(f"Ray could not be started: {reason}; --executor local works without it") from error
 
-    def _join(self, address: str) -> None:
+    def _join(self, address: str, runtime_env: dict[str, Any] | None = None) -> None:
         try:
             _knock(address)
-            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(
@@ -106,26 +111,34 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
 
 
+def capacity(nodes: Iterable[Mapping[str, float]], resources: Resources) -> int:
+    """How many trials with these resources the nodes hold at once; the workers of one may be on several."""
+    return sum(fits(node, resources) for node in nodes) // resources.workers
+
+
 def fits(node: Mapping[str, float], resources: Resources) -> int:
-    """How many trials with these resources a node holds at once."""
+    """How many workers with these resources a node holds at once."""
     wanted = demand(resources)
     return min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0)
 
 
 def demand(resources: Resources) -> dict[str, float]:
-    """The resources by Ray's names."""
+    """The resources of one worker by Ray's names."""
     return {"CPU": float(resources.cpus), "GPU": resources.gpus, "memory": float(resources.memory)}
 
 
 def refusal(nodes: list[Mapping[str, float]], resources: Resources) -> UsageError:
     """The error for a trial that no node can hold."""
     asked = f"{resources.cpus} CPUs, {resources.gpus:g} GPUs and {resources.memory / 2**30:.3g} GiB"
+    where = "no node of this Ray has"
+    if resources.workers > 1:
+        asked, where = f"{resources.workers} workers of {asked} each", "the nodes of this Ray do not have together"
     held = "; ".join(
         f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs, {node.get('memory', 0) / 2**30:.3g} GiB"
         for node in sorted(nodes, key=lambda node: -node.get("CPU", 0))[:3]
     )
     return UsageError(
-        f"resources: a trial asks for {asked}, which no node of this Ray has ({held or 'no node'}); "
+        f"resources: a trial asks for {asked}, which {where} ({held or 'no node'}); "
         "lower `resources` in the sweep file or join a larger cluster with --ray-address"
     )
 

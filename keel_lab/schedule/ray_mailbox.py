@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import Any
 
 from keel_lab.schedule.executor import Progress
 
+EXCHANGE_EVERY = 0.1  # seconds between two requests of the driver for news, unless it has something to say
+ANSWER_DRIVER = 1.0  # seconds that the driver waits for news of a trial that failed
 ANSWER_WITHIN = 10.0  # seconds that a trial waits, once, before it begins
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,14 @@ class Box:
         self._stop, self._halted = stop, halted
         news, self._news = self._news, []
         return news
+
+
+def beside_driver() -> Any:
+    """The scheduling strategy of what is to be on the driver's own node, if it can be."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
 class RayMailbox:
@@ -83,32 +94,42 @@ class DriverMailbox:
 
     def __init__(self) -> None:
         import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         actor: Any = ray.remote(Box)
-        self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=beside_driver()).remote()
         self._pending: Any = None
         self._news: list[Progress] = []
-        self._stop = False
+        self._said: tuple[bool, frozenset[str]] = (False, frozenset())
+        self._due = 0.0
 
     def for_trial(self) -> RayMailbox:
         """A fresh end for one trial."""
         return RayMailbox(self._box)
 
     def exchange(self, stop: bool, halted: frozenset[str] = frozenset()) -> None:
-        """Takes in the reply to the last request, if it is there, and sends the next one."""
+        """Takes in the reply to the last request, if it is there, and sends the next one, now and then."""
+        if time.monotonic() >= self._due or (stop, halted) != self._said:
+            self._exchange(stop, halted, 0.0)
+
+    def catch_up(self, stop: bool, halted: frozenset[str] = frozenset()) -> None:
+        """Takes in all there is, waiting for it a little: who died may have said before where it ran."""
+        for _ in range(2):  # the request under way may have been answered too early
+            self._exchange(stop, halted, ANSWER_DRIVER)
+        self._exchange(stop, halted, 0.0)
+
+    def _exchange(self, stop: bool, halted: frozenset[str], patience: float) -> None:
         import ray
 
         if self._pending is not None:
-            ready, _ = ray.wait([self._pending], timeout=0)
+            ready, _ = ray.wait([self._pending], timeout=patience)
             if not ready:
                 return
             try:
                 self._news += ray.get(self._pending)
             except ray.exceptions.RayError as error:
                 logger.warning("live news were lost: %s", error)
-        self._pending = self._box.drain.remote(stop, halted)
+        self._pending, self._said = self._box.drain.remote(stop, halted), (stop, halted)
+        self._due = time.monotonic() + EXCHANGE_EVERY
 
     def take(self) -> Sequence[Progress]:
         """News that have arrived."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 
+from keel_lab.detect.verdict import Verdict
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
-from keel_lab.schedule.beside import judge_all
-from keel_lab.schedule.executor import Executor, Finished, Task
+from keel_lab.schedule.cell_verdicts import CellVerdicts
+from keel_lab.schedule.executor import Executor, Finished, Progress, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
@@ -81,13 +83,16 @@ class _Run:
         budget: Budget,
         interrupts: Interrupts,
     ) -> None:
-        self._sweep, self._root, self._trials = sweep, root, Trials(root)
+        self._sweep = sweep
+        self._root = root.patient(lambda text: self._audience.note(text), lambda: interrupts.received is not None)
+        self._trials = Trials(self._root)
         self._executor, self._proposer, self._budget, self._interrupts = executor, proposer, budget, interrupts
         self._audience = Audience(display, tracker, LiveSnapshot(root, sweep.name), self._trials.curve)
         self._deadline = time.monotonic() + (budget.wall_time or float("inf"))
         self._settled: dict[str, TrialResult] = {}
         self._reused: frozenset[str] = frozenset()
         self._flight: dict[str, PlannedTrial] = {}
+        self._heard: set[int] = set()  # news that were shown when they came
         self._again: deque[tuple[PlannedTrial, Trial]] = deque()
         self._retries = Retries()
         self._known: set[str] = set()
@@ -97,9 +102,10 @@ class _Run:
 
     def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
-        self._executor.listen(self._proposer.hear)
+        self._executor.listen(self._hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
+        self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         try:
             if self._interrupts.received is None:
                 self._preflight()
@@ -113,7 +119,10 @@ class _Run:
             self._executor.close(now=True)
         if points := self._proposer.points():
             self._sweep = self._sweep.with_points(points)
-        judge_all(self._sweep, self._settled, Sweeps(self._root), self._trials)
+            self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
+        for judged in self._cells.finish():
+            self._beside(*judged)
+        self._executor.listen(lambda news: ())  # it lives on, and need not keep all this alive
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
@@ -124,9 +133,12 @@ class _Run:
             if not self._flight:
                 return
             held.check()
-            done = self._executor.next_done(POLL)
+            done = self._executor.next_done(0.0 if self._cells.waiting else POLL)
             if done is not None:
                 self._ended(done)
+            judged = self._cells.next()
+            if judged is not None:
+                self._beside(*judged)
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
@@ -175,7 +187,7 @@ class _Run:
             if settled is None:
                 return planned
             self._proposer.tell(planned, settled, settled.verdict)
-            self._audience.reused(planned, settled)
+            self._audience.reused(planned, settled, self._cells.of(planned))
 
     def _found(self, planned: PlannedTrial) -> TrialResult | None:
         """The result, if storage has it, of a trial that was not planned when the run began."""
@@ -191,15 +203,15 @@ class _Run:
         return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
+        self._cells.begin()
         self._trials.put_trial(planned.trial)
         attempt = len(self._trials.attempts(trial.id)) + 1
-        siblings = self._sweep.siblings
-        by = learn_by(planned, self._settled, siblings)
-        keep = marks(trial, siblings) if planned.role is Role.TRIAL else ()
+        by = learn_by(planned, self._settled, self._sweep.siblings)
+        keep = marks(trial, self._sweep.siblings) if planned.role is Role.TRIAL else ()
         try:
-            self._executor.submit(
-                Task(trial, self._sweep.thresholds, self._root.uri, attempt, by, keep, self._sweep.rungs)
-            )
+            sweep, seconds = self._sweep, self._budget.trial_time
+            task = Task(trial, sweep.thresholds, self._root.uri, attempt, by, keep, seconds, sweep.rungs)
+            self._executor.submit(task)
         except UsageError as error:
             if trial.resources == planned.trial.resources:
                 raise
@@ -212,7 +224,16 @@ class _Run:
 
     def _news(self) -> None:
         news = [item for item in self._executor.progress() if item.trial_id in self._flight]
-        self._audience.news(news, self._flight)
+        self._audience.news([item for item in news if id(item) not in self._heard], self._flight)
+        self._heard.clear()
+
+    def _hear(self, item: Progress) -> Iterable[str]:
+        """News at once, and a look whether time is over: in this process a trial runs on until it is asked to stop."""
+        if item.trial_id in self._flight:
+            self._audience.news([item], self._flight)
+            self._heard.add(id(item))
+        self._look_for_stop()
+        return self._proposer.hear(item)
 
     def _ended(self, done: Finished) -> None:
         planned = self._flight.pop(done.task.trial.id)
@@ -224,8 +245,12 @@ class _Run:
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
+            self._cells.settled(planned)
         elif self._proposer.stopped(planned):
             self._audience.cut(planned)
+
+    def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
+        self._audience.judged(planned, self._settled[planned.trial.id], verdict)
 
     def _failed(self, planned: PlannedTrial, done: Finished) -> None:
         failure, trial = done.failure, done.task.trial
@@ -235,7 +260,7 @@ class _Run:
                 f"{IN_A_ROW} trials in a row died on {failure.node or done.node}: it is set aside, the others go on"
             )
         number = self._trials.add_attempt(trial.id, failure)
-        again = self._retries.after(trial, failure)
+        again = self._retries.after(trial, failure, self._trials.checkpoint_step(trial.id))
         if self._reason:
             return  # left for resume
         if again is None:

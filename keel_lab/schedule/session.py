@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shutil
 import socket
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,22 @@ from keel_lab.curve import Curve, Step
 from keel_lab.detect.agreement import with_whole_curve
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.detect.watch import Watch
-from keel_lab.result import Outcome, TrialResult
+from keel_lab.result import Failure, Outcome, TrialResult
 from keel_lab.schedule.executor import Task
+from keel_lab.schedule.limits import Limits
+from keel_lab.schedule.local_data import data_folder
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.news import News
+from keel_lab.schedule.provenance import provenance
 from keel_lab.schedule.reporting import Resume
+from keel_lab.schedule.resuming import stored_checkpoint
 from keel_lab.schedule.settled import outcome_of
 from keel_lab.search.rungs import rung_losses, rung_steps
-from keel_lab.settings import ForkSchedule
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 
 CHECKPOINT_EVERY = 30.0  # seconds
+BRIEF = 2.0  # seconds of an attempt, below which a power cut may cost it, but no sync may
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +42,18 @@ class Session:
     killed in between would otherwise resume behind its own end, with one update too many.
     """
 
-    def __init__(self, task: Task, root: Root, mailbox: Mailbox, workdir: Path) -> None:
+    def __init__(self, task: Task, root: Root, mailbox: Mailbox, workdir: Path, limits: Limits | None = None) -> None:
         self._task = task
+        self._limits = limits or Limits(task.seconds)
         self._root = root
         self._trials = Trials(root)
         self._mailbox = mailbox
         self._workdir = workdir
         self._started_at = time.time()
-        self._clock = time.perf_counter()
+        self._clock = self._began = time.perf_counter()
         self._checkpoint_at = self._clock + CHECKPOINT_EVERY
         self._saved_step = 0
+        self._stored_step = 0
         self._last_checkpoint: Path | None = None
         self._watch: Watch | None = None
         self._data: dict[str, float] = {}
@@ -85,19 +89,8 @@ class Session:
         return time.perf_counter() >= self._checkpoint_at
 
     def data_folder(self) -> Path:
-        """See `Report.data_folder`. A remote shard is fetched once per machine and user, under the temporary folder."""
-        data = self._task.trial.data
-        if data is None:
-            raise RuntimeError(f"trial {self._task.trial.id} names no data, but its trainer asks for some")
-        stored = f"data/{data.fingerprint}"
-        here = self._root.local(stored)
-        if here is not None:
-            return here
-        cache = Path(tempfile.gettempdir()) / f"keel-lab-data-{os.getuid()}" / data.fingerprint
-        for name in self._root.list(stored):
-            if not (cache / name).exists():  # whole if it is there, and never another content of that fingerprint
-                self._root.fetch(f"{stored}/{name}", cache)
-        return cache
+        """See `Report.data_folder`."""
+        return data_folder(self._task.trial, self._root)
 
     def facts(self, *, unigram_entropy: float | None = None, chance: float | None = None, **execution: Any) -> None:
         """See `Report.facts`."""
@@ -124,7 +117,7 @@ class Session:
         self._news.step(step, watch.state, now)
         if not go_on:
             self._over = self._finished = True
-        elif self._mailbox.stop_requested:
+        elif self._mailbox.stop_requested or self._limits.reached:
             self._over = True
         return not self._over
 
@@ -173,20 +166,28 @@ class Session:
             learn_by=self._task.learn_by,
         )
 
+    def cut_short(self) -> Failure | None:
+        """What the attempt failed of if it was stopped by its limits, and not by the driver or its own end."""
+        if self._finished or self._mailbox.stop_requested or not self._limits.reached:
+            return None
+        return self._limits.failure(self._stored_step, socket.gethostname())
+
+    def say(self, text: str) -> None:
+        """Tells the user what keeps a finished run from being stored."""
+        self._news.say(text, "storing")
+
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
-        self._trials.commit(result, self._curve)
+        lasted = time.perf_counter() - self._began
+        self._trials.commit(result, self._curve, lasted > BRIEF)
         if self._last_checkpoint is not None:
             self._put_checkpoint(self._last_checkpoint)
 
     def _stored_checkpoint(self) -> tuple[Resume | None, Curve]:
-        trial, into = self._task.trial, self._workdir / "resumed"
-        stored = self._trials.checkpoint(trial.id, into)
-        if stored is None and trial.trunk is not None and isinstance(trial.schedule, ForkSchedule):
-            stored = self._trials.checkpoint_before(trial.trunk.id, trial.schedule.at, into)
+        stored = stored_checkpoint(self._task.trial, self._trials, self._workdir / "resumed")
         if stored is None:
             return None, Curve()
-        self._saved_step = stored.step
+        self._saved_step = self._stored_step = stored.step
         return Resume(stored.step, stored.file), stored.curve.prefix(stored.step)
 
     def _start_watch(self) -> Watch:
@@ -215,17 +216,22 @@ class Session:
             self._trials.put_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
             if len(self._curve) in self._task.keep:
                 self._trials.keep_checkpoint(self._task.trial.id, len(self._curve), path, self._curve)
+            self._stored_step = len(self._curve)
         except (OSError, StorageError) as error:
-            logger.warning("checkpoint at step %d could not be stored: %s", len(self._curve), error)
+            self._news.note = f"checkpoint at step {len(self._curve)} could not be stored: {error}"
+            logger.warning(self._news.note)
 
     def _execution_facts(self) -> dict[str, Any]:
         seconds = [value for value in self._curve.seconds if value == value]
         facts = {
+            **provenance(),
             **self._execution,
             "host": socket.gethostname(),
             "attempt": self._task.attempt,
             "started_at": self._started_at,
-            "finished_at": time.time(),
+            "finished_at": self._started_at
+            + time.perf_counter()
+            - self._began,  # whatever the clock was set to meanwhile
             "seconds_per_step": statistics.median(seconds) if seconds else None,
         }
         return facts | ({"nonfinite_metrics": self._nonfinite} if self._nonfinite else {})

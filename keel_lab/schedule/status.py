@@ -13,9 +13,10 @@ from keel_lab.columns import aligned
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.plan.skipping import above_divergence
-from keel_lab.result import Outcome, TrialResult
-from keel_lab.schedule.live_snapshot import running_trials
-from keel_lab.schedule.progress import describe
+from keel_lab.result import Failure, Outcome, TrialResult
+from keel_lab.schedule.cell_verdicts import told_worse
+from keel_lab.schedule.live_snapshot import read_snapshot
+from keel_lab.schedule.progress import describe, describe_beside
 from keel_lab.schedule.settled import settled_results
 from keel_lab.store import lease
 from keel_lab.store.root import Root
@@ -46,11 +47,15 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
     results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
     planned_trials = with_forks(sweep.trials, results, sweep.siblings)
     driver = lease.holder(root, name)
-    running = running_trials(root, name) if driver else {}
+    running, news = read_snapshot(root, name) if driver else ({}, {})
+    beside = {**told_worse(sweep, results, Sweeps(root), root), **news}
     rows = [_trial(planned, results.get(planned.trial.id), running, trials) for planned in planned_trials]
     verdicts = {trial_id: result.verdict for trial_id, result in results.items()}
     skipped = above_divergence(sweep.trials, verdicts) if sweep.skips_above_divergence else frozenset()
-    for row in rows:
+    for row, planned in zip(rows, planned_trials, strict=True):
+        if row["id"] in results and (worse := beside.get(row["id"])):
+            told = {key: worse.to_json()[key] for key in ("status", "mode", "onset_step")}
+            row |= {"verdict": f"{row['verdict']}; {describe_beside(worse, planned.trial)}", "beside": told}
         if row["id"] in skipped and row["state"] == WAITING:
             row |= {"state": SKIPPED, "verdict": "a lower LR diverged"}
         if row["id"] in sweep.cut and row["state"] in (WAITING, STOPPED):
@@ -82,17 +87,32 @@ def _trial(
     row: dict[str, Any] = {"id": planned.trial.id, "name": planned.name, "steps": planned.trial.schedule.steps}
     if result is not None:
         words = describe(result.verdict, planned.trial)
-        return {**row, "state": str(result.outcome), "step": result.steps, "verdict": words}
+        row |= {"state": str(result.outcome), "step": result.steps, "verdict": words}
+        once = result.execution.get("attempt", 1) == 1  # of thousands, only those that failed before are looked up
+        return row if once else row | _before(trials.attempts(planned.trial.id), words)
+    attempts = trials.attempts(planned.trial.id)
     live = running.get(planned.trial.id)
     if live is not None:
         loss = live["loss"] if math.isfinite(live["loss"]) else None
-        return {**row, "state": RUNNING, "step": live["step"], "loss": loss, "verdict": live["state"]}
-    attempts = trials.attempts(planned.trial.id)
+        row |= {"state": RUNNING, "step": live["step"], "loss": loss, "verdict": live["state"]}
+        return row | _before(attempts, live["state"])
     if attempts:
         last = attempts[-1]
-        return {**row, "state": FAILED, "attempts": len(attempts), "verdict": f"{last.kind}: {last.message}"}
+        return {**row, "state": FAILED, **_before(attempts, ""), "verdict": f"{last.kind}: {last.message}"}
     step = trials.checkpoint_step(planned.trial.id)
     return {**row, "state": WAITING} if step is None else {**row, "state": STOPPED, "step": step}
+
+
+def _before(attempts: Sequence[Failure], words: str) -> dict[str, Any]:
+    """How often a trial failed, why, and its words with that; nothing if it never did."""
+    if not attempts:
+        return {}
+    kinds = [f"{kind}{f' x {count}' if count > 1 else ''}" for kind, count in Counter(a.kind for a in attempts).items()]
+    return {
+        "attempts": len(attempts),
+        "failures": [{"kind": str(one.kind), "message": one.message, "node": one.node} for one in attempts],
+        "verdict": f"{words}; failed before: {', '.join(kinds)}",
+    }
 
 
 def _cells(trials: Sequence[PlannedTrial], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from keel_lab.curve import Curve
@@ -16,6 +16,7 @@ from keel_lab.detect.verdict import Verdict
 from keel_lab.errors import IncompleteError
 from keel_lab.plan.siblings import with_forks
 from keel_lab.result import Outcome, TrialResult
+from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.launch import Reporting
 from keel_lab.schedule.settled import settled_results
@@ -82,7 +83,7 @@ def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) ->
         results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)
         sweep = replace(sweep, trials=tuple(with_forks(sweep.trials, results, sweep.siblings)))
         tracker = MlflowTracker(sweep, root.uri, uri, DeliveryCursor(root, name, afresh=True), patience=math.inf)
-        tracker.deliver_missing(_reader(results, trials), list(results))
+        tracker.deliver_missing(_reader(results, trials, told_worse(sweep, results, Sweeps(root), root)), list(results))
         failed, stopped = _without_result(sweep, results, root, trials, tracker)
         if results:
             report = reporting()
@@ -95,10 +96,12 @@ def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) ->
     return Synced(name, shown(uri), len(results), failed, stopped, bool(results), undelivered, where)
 
 
-def _reader(results: dict[str, TrialResult], trials: Trials) -> Callable[[str], tuple[TrialResult, Verdict, Curve]]:
-    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve]:
+def _reader(
+    results: dict[str, TrialResult], trials: Trials, beside: Mapping[str, Verdict]
+) -> Callable[[str], tuple[TrialResult, Verdict, Curve, Verdict | None]]:
+    def load(trial_id: str) -> tuple[TrialResult, Verdict, Curve, Verdict | None]:
         result = results[trial_id]
-        return result, result.verdict, trials.curve(trial_id)
+        return result, result.verdict, trials.curve(trial_id), beside.get(trial_id)
 
     return load
 

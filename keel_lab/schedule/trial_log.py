@@ -40,8 +40,8 @@ def trial_log(task: Task, trials: Trials) -> Iterator[None]:
         root.setLevel(level)
         try:
             trials.put_log(task.trial.id, (trials.log(task.trial.id) or "") + text.getvalue())
-        except (OSError, StorageError):  # a lost log must not cost the trial
-            logger.exception("the log of trial %s could not be stored", task.trial.id)
+        except (OSError, StorageError) as error:  # a lost log must not cost the trial
+            logger.warning("the log of trial %s is lost: %s", task.trial.id, error)
 
 
 def _log_warning(

@@ -17,47 +17,63 @@ from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.own_trainer import DEFAULT
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.executor import Progress, Task
+from keel_lab.schedule.limits import Limits
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.session import Session, not_begun
 from keel_lab.schedule.settled import settle
 from keel_lab.schedule.trial_log import trial_log
+from keel_lab.store.patient import PAUSES
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 
-STORE_AGAIN_AFTER = (1.0, 5.0, 25.0)  # seconds between tries to commit a finished trial
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+STORE_AGAIN_AFTER = PAUSES  # seconds between tries to commit a finished trial
 
 logger = logging.getLogger(__name__)
 
 
-def attempt(task: Task, mailbox: Mailbox) -> TrialResult | Failure:
+def attempt(task: Task, mailbox: Mailbox, limits: Limits | None = None) -> TrialResult | Failure:
     """Runs a task and turns whatever its trainer raises into a `Failure`; the traceback goes to the trial's log."""
     try:
-        return execute(task, mailbox)
+        return execute(task, mailbox, limits or Limits(task.seconds))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: any error of a trainer fails one trial only
-        return Failure(_kind(error), _sentence(error), socket.gethostname(), final=isinstance(error, UsageError))
+        return failure(error)
 
 
-def execute(task: Task, mailbox: Mailbox) -> TrialResult:
+def execute(task: Task, mailbox: Mailbox, limits: Limits) -> TrialResult | Failure:
     """Runs a task to its end: returns a stored result that settles it, or resumes or starts it and commits.
 
     Returns:
-        The result; with outcome `stopped` if the run was asked to stop, and then only its checkpoint is stored.
+        The result; with outcome `stopped` if the run was asked to stop, and then only its checkpoint is stored. A
+        failure, with a checkpoint as well, if it reached its limits.
     """
     root = Root.open(task.storage)
-    trials = Trials(root)
-    trial_id = task.trial.id
-    news = Progress(trial_id, 0, float("nan"), "starting", info={"host": socket.gethostname(), "pid": os.getpid()})
-    if mailbox.announce(news):
+    if mailbox.announce(starting(task)):
         return not_begun(task)
-    settled = settle(
-        task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds, task.learn_by
-    )
-    if settled is not None:
-        return settled
-    with trial_log(task, trials):
+    stored = settled(task, root)
+    return stored if stored is not None else train(task, root, mailbox, limits)
+
+
+def starting(task: Task) -> Progress:
+    """A trial's first news: where it runs."""
+    info = {"host": socket.gethostname(), "pid": os.getpid()}
+    return Progress(task.trial.id, 0, float("nan"), "starting", info=info)
+
+
+def settled(task: Task, root: Root) -> TrialResult | None:
+    """The stored result, if it settles the task."""
+    trials, trial_id = Trials(root), task.trial.id
+    return settle(task.trial, trials.result(trial_id), lambda: trials.curve(trial_id), task.thresholds, task.learn_by)
+
+
+def train(
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None] = lambda step: None
+) -> TrialResult | Failure:
+    """Resumes or starts a task and commits it; `begins` is told the step it goes on from, before the trainer runs."""
+    with trial_log(task, Trials(root)):
         try:
-            return _train(task, root, mailbox)
+            return _train(task, root, mailbox, limits, begins)
         except BaseException:
             logger.exception("attempt %d failed", task.attempt)
             raise
@@ -81,33 +97,56 @@ def trainer(trial: Trial) -> Any:
     return importlib.import_module(trial.trainer)
 
 
-def _train(task: Task, root: Root, mailbox: Mailbox) -> TrialResult:
+def _train(
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None]
+) -> TrialResult | Failure:
     workdir = Path(tempfile.mkdtemp(prefix="keel-lab-trial-"))
     try:
-        session = Session(task, root, mailbox, workdir)
+        session = Session(task, root, mailbox, workdir, limits)
         where = "start" if session.resume is None else f"step {session.resume.step}"
         logger.info(
             "trial %s: %s, %d blocks, from %s", task.trial.id, task.trial.architecture, task.trial.blocks, where
         )
+        begins(0 if session.resume is None else session.resume.step)
         trainer(task.trial).run(task.trial, workdir, session)
         result = session.result()
+        if (failure := session.cut_short()) is not None:
+            logger.warning("%s: %s", failure.kind, failure.message)
+            return failure
         if result.outcome is not Outcome.STOPPED:
-            _patiently(lambda: session.commit(result))
+            _patiently(lambda: session.commit(result), session.say)
         logger.info("%s after %d steps: %s", result.outcome, result.steps, result.verdict.status)
         return result
     finally:
-        shutil.rmtree(workdir, ignore_errors=True)
+        try:
+            workdir.rmdir()  # most trainers leave it empty, and a walk through it takes longer than all else here
+        except OSError:
+            shutil.rmtree(workdir, ignore_errors=True)
 
 
-def _patiently(store: Callable[[], None]) -> None:
+def _patiently(store: Callable[[], None], say: Callable[[str], object]) -> None:
     """Tries again where storage is full or away: hours of training hang on this write."""
     for pause in STORE_AGAIN_AFTER:
         try:
             return store()
         except (OSError, StorageError) as error:
-            logger.warning("storing the result failed, next try in %g s: %s", pause, error)
-            time.sleep(pause)
+            if isinstance(error, StorageError) and not error.passes:
+                raise
+            text = f"storing the result failed, next try in {pause:g} s: {error}"
+        logger.warning(text)
+        say(text)
+        time.sleep(pause)
     return store()
+
+
+def failure(error: BaseException) -> Failure:
+    """What an error that ended an attempt means."""
+    return Failure(_kind(error), _sentence(error), socket.gethostname(), final=isinstance(error, UsageError))
+
+
+def limit_threads(cpus: int) -> None:
+    """For libraries that are imported from here on; a warm worker's trainer calls torch.set_num_threads as well."""
+    os.environ.update(dict.fromkeys(THREADS, str(cpus)))
 
 
 def _kind(error: BaseException) -> FailureKind:

@@ -76,7 +76,7 @@ _MODELS: Mapping[str, type[Settings]] = {
     "resources": Resources,
     "budget": Budget,
 }
-_SPECIAL = {"resources.memory": kind.MEMORY, "budget.wall_time": kind.DURATION}
+_SPECIAL = {"resources.memory": kind.MEMORY, "budget.wall_time": kind.DURATION, "budget.trial_time": kind.DURATION}
 
 
 class _Loose(Settings):

@@ -1,4 +1,8 @@
-"""A storage root that is a folder: every write is a temporary file, synced, then renamed over its target."""
+"""A storage root that is a folder: every write is a temporary file, then renamed over its target.
+
+It is synced before, so that no power cut leaves the new name with none of the bytes, unless the writer can do without:
+a process that is killed loses nothing of what it has written either way.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ class Folder:
         """See `Root.read`."""
         return (self._folder / path).read_bytes()
 
-    def write(self, path: str, content: bytes) -> None:
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None:
         """See `Root.write`."""
-        self._replace(path, lambda sink: sink.write(content))
+        self._replace(path, lambda sink: sink.write(content), synced)
 
     def write_file(self, path: str, source: Path) -> None:
         """See `Root.write_file`."""
@@ -69,15 +73,17 @@ class Folder:
         """Copies the file to `target`; `Root` hands on the stored file itself instead."""
         shutil.copyfile(self._folder / path, target)
 
-    def _replace(self, path: str, fill: Callable[[IO[bytes]], object]) -> None:
+    def _replace(self, path: str, fill: Callable[[IO[bytes]], object], synced: bool = True) -> None:
         target = self._folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
         try:
             with temporary.open("xb") as sink:
                 fill(sink)
                 sink.flush()
-                os.fsync(sink.fileno())  # else a power cut can leave the new name with none of the bytes
+                if synced or target.exists():  # what was there before must not be lost with what replaces it
+                    os.fsync(sink.fileno())
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)

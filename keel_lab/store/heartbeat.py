@@ -48,7 +48,7 @@ class Heartbeat:
 
     def take(self) -> dict[str, Any] | None:
         """Takes the lease if it is free or expired, or returns who has it."""
-        other = beating(self._root, self._path)
+        other = self._other()
         if other is None:
             self._beat()
             time.sleep(self._pulse.settle)
@@ -57,6 +57,19 @@ class Heartbeat:
         if other is None:
             self._thread.start()
         return other
+
+    def _other(self) -> dict[str, Any] | None:
+        """Who holds the lease now. By the clocks alone only while they agree; else its beats are waited for.
+
+        A holder whose clock was set back would look dead while it lives, and one whose clock was ahead would look alive
+        for long after its death.
+        """
+        found = _read(self._root, self._path)
+        if found is None or abs(time.time() - found["beat"]) <= found["expiry"]:
+            return _who(found)
+        time.sleep(2 * self._pulse.interval)
+        again = _read(self._root, self._path)
+        return None if again == found else _who(again)
 
     def check(self) -> None:
         """Raises `StorageError` if another driver took over."""
@@ -103,7 +116,11 @@ def beating(root: Root, path: str) -> dict[str, Any] | None:
     found = _read(root, path)
     if found is None or time.time() - found["beat"] > found["expiry"]:
         return None
-    return {key: found[key] for key in ("host", "pid", "started")}
+    return _who(found)
+
+
+def _who(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if found is None else {key: found[key] for key in ("host", "pid", "started")}
 
 
 def _read(root: Root, path: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keel_lab.errors import UsageError
+from keel_lab.store.remedy import remedy_of
 from keel_lab.store.stat import Stat
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Remote:
         """Opens a URI and asks once for its root, so that a wrong or unreachable one fails here, under its name.
 
         Raises:
-            UsageError: if the scheme is unknown, the store cannot be reached, or the root is a file.
+            UsageError: if the scheme is unknown, the store cannot be reached or refuses us, there is no such bucket, or
+                the root is a file.
         """
         import pyarrow as pa
         import pyarrow.fs as pafs
@@ -41,12 +43,16 @@ class Remote:
         remedy = "name a folder, s3://BUCKET/PATH or gs://BUCKET/PATH with --storage or KEEL_LAB_STORAGE"
         if uri.startswith("gs://") and "retry_limit_seconds" not in uri:
             uri += ("&" if "?" in uri else "?") + "retry_limit_seconds=30"  # the default tries for 15 minutes
+        if uri.startswith("s3://") and "allow_delayed_open" not in uri:
+            uri += ("&" if "?" in uri else "?") + "allow_delayed_open=true"  # a small file is one request, not three
         try:
             filesystem, base = pafs.FileSystem.from_uri(uri)
-            found = filesystem.get_file_info(base)
+            bucket, found = filesystem.get_file_info([base.partition("/")[0], base])
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise UsageError(f"storage {shown} cannot be opened: {reason}; {remedy}") from error
+            raise UsageError(f"storage {shown} cannot be opened: {reason}; {remedy_of(error) or remedy}") from error
+        if filesystem.type_name in _PREFIX_ONLY and bucket.type == pafs.FileType.NotFound:
+            raise UsageError(f"storage {shown}: there is no bucket {bucket.path}; create it, or correct its name")
         if found.type == pafs.FileType.File:
             raise UsageError(f"storage {shown} is a file; {remedy}")
         return cls(filesystem, base)
@@ -56,7 +62,7 @@ class Remote:
         with self._fs.open_input_stream(self._at(path), compression=None) as stream:
             return bytes(stream.read())
 
-    def write(self, path: str, content: bytes) -> None:
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None:
         """See `Root.write`."""
         with self._sink(path) as sink:
             sink.write(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.store.folder import Folder
+from keel_lab.store.patient import REFUSED, Patient, passes
+from keel_lab.store.remedy import remedy_of
 from keel_lab.store.remote import Remote
 from keel_lab.store.stat import Stat
 
@@ -22,18 +24,24 @@ if TYPE_CHECKING:
 ENVIRONMENT = "KEEL_LAB_STORAGE"
 DEFAULT = "keel-lab-store"
 _DRIVE = re.compile(r"[A-Za-z]:")
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 
 
 class StorageError(KeelLabError):
     """The storage could not be read or written: full, away, or not permitted. What was there before is still there."""
+
+    exit_code = 2  # of a command that could not begin; a run that has begun ends as incomplete (`launch`)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is worth another try in a moment."""
+        return not isinstance(self.__cause__, OSError) or passes(self.__cause__)
 
 
 class Backend(Protocol):
     """What `Root` needs of a place; errors are `OSError`. One contract suite holds for every implementation."""
 
     def read(self, path: str) -> bytes: ...  # noqa: D102 - as in Root, all of them
-    def write(self, path: str, content: bytes) -> None: ...  # noqa: D102
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None: ...  # noqa: D102
     def write_file(self, path: str, source: Path) -> None: ...  # noqa: D102
     def exists(self, path: str) -> bool: ...  # noqa: D102
     def stats(self, paths: Sequence[str]) -> dict[str, Stat]: ...  # noqa: D102
@@ -80,6 +88,10 @@ class Root:
         """A root at `base` of an open `pyarrow.fs` file system; `uri` is how it is called."""
         return cls(Remote(filesystem, base), uri)
 
+    def patient(self, say: Callable[[str], None], hurried: Callable[[], bool]) -> Root:
+        """The same root, which tries again for half a minute what fails for a moment; see `store.patient`."""
+        return Root(Patient(self._backend, say, hurried), self.uri)
+
     def __str__(self) -> str:
         return _shown(self.uri)
 
@@ -95,10 +107,14 @@ class Root:
         with self._naming("read", path):
             return self._backend.read(_checked(path))
 
-    def write(self, path: str, content: bytes) -> None:
-        """Writes a file, atomically: a reader sees all of the old bytes or all of the new ones."""
+    def write(self, path: str, content: bytes, *, synced: bool = True) -> None:
+        """Writes a file, atomically: a reader sees all of the old bytes or all of the new ones.
+
+        Without `synced` a new file may be empty after a power cut within the next half minute (not after a killed
+        process): for what is quickly made again, and found damaged when it is read. A sync takes some milliseconds.
+        """
         with self._naming("write", path, missing=True):
-            self._backend.write(_checked(path), content)
+            self._backend.write(_checked(path), content, synced=synced)
 
     def write_file(self, path: str, local: Path) -> None:
         """Writes a copy of a local file, atomically."""
@@ -152,8 +168,9 @@ class Root:
             if isinstance(error, FileNotFoundError) and not missing:
                 raise
             remedy = "free some space, then go on" if error.errno == errno.ENOSPC else "check that it can be reached"
-            if error.errno in _REFUSED:
+            if error.errno in REFUSED:
                 remedy = f"allow it, or name another place with --storage or {ENVIRONMENT}"
+            remedy = remedy_of(error) or remedy
             reason = error.strerror or str(error)
             raise StorageError(f"storage {self}: cannot {doing} {path or 'it'}: {reason}; {remedy}") from error
 
@@ -167,9 +184,14 @@ def resolve_root(option: str | None) -> Root:
     return Root.open(option if option is not None else os.environ.get(ENVIRONMENT) or DEFAULT)
 
 
-def _checked(path: str) -> str:
+def inside(path: str) -> bool:
+    """Whether it is a relative path that cannot leave the root."""
     parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path or _DRIVE.match(path):
+    return not (any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path or _DRIVE.match(path))
+
+
+def _checked(path: str) -> str:
+    if not inside(path):
         raise UsageError(f"stored path {path!r}: a relative path inside the storage root is needed, such as a/b.json")
     return path
 

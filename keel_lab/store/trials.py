@@ -29,10 +29,12 @@ class Trials:
         self._index = Index(root)
 
     def put_trial(self, trial: Trial) -> None:
-        """Writes trial.json, if it is not there yet."""
+        """Writes trial.json, if it is not there yet, or empty: what a power cut may leave of it."""
         path = path_of(trial.id, "trial.json")
-        if not self._root.exists(path):
-            self._root.write(path, dump({"id": trial.id, "trial": trial.model_dump(mode="json")}, TRIAL_SCHEMA))
+        stat = self._root.stats([path]).get(path)
+        if stat is None or not stat.size:
+            content = dump({"id": trial.id, "trial": trial.model_dump(mode="json")}, TRIAL_SCHEMA)
+            self._root.write(path, content, synced=False)
 
     def trial(self, trial_id: str) -> Trial | None:
         """The stored trial; None if there is none or, with a warning, if its file is damaged."""
@@ -68,8 +70,13 @@ class Trials:
             raise KeelLabError(f"{error}; `keel-lab resume` of its sweep runs trial {trial_id} again") from error
         raise KeelLabError(f"trial {trial_id} has no result in {self._root}: it was not run to its end")
 
-    def commit(self, result: TrialResult, curve: Curve) -> None:
+    def commit(self, result: TrialResult, curve: Curve, synced: bool = True) -> None:
         """Stores curve and timing, then result.json, which makes the trial done; replaces an older result atomically.
+
+        Args:
+            result: what became of the run.
+            curve: its curve.
+            synced: see `Root.write`; of a run of seconds there is little to lose, and the sync would be half of it.
 
         Raises:
             ValueError: if the result is not one (stopped or failed), or the curve not its curve.
@@ -83,10 +90,11 @@ class Trials:
         files = Files(
             StoredFile.of(f"curve{suffix}.parquet", content), StoredFile.of(f"timing{suffix}.parquet", timing)
         )
-        self._root.write(path_of(result.trial_id, files.curve.name), content)
-        self._root.write(path_of(result.trial_id, files.timing.name), timing)
+        self._root.write(path_of(result.trial_id, files.curve.name), content, synced=synced)
+        self._root.write(path_of(result.trial_id, files.timing.name), timing, synced=synced)
         document = {key: value for key, value in result.to_json().items() if key != "schema"}
-        self._root.write(path_of(result.trial_id, "result.json"), dump({**document, "files": files.to_json()}, SCHEMA))
+        told = dump({**document, "files": files.to_json()}, SCHEMA, indent=None)
+        self._root.write(path_of(result.trial_id, "result.json"), told, synced=synced)
 
     def put_checkpoint(self, trial_id: str, step: int, file: Path, curve: Curve) -> None:
         """Stores a trainer's checkpoint, written after `step` updates, with the curve so far; see `checkpoints.put`."""
@@ -135,7 +143,7 @@ class Trials:
 
     def put_log(self, trial_id: str, text: str) -> None:
         """Stores the log of the trial's last attempt."""
-        self._root.write(path_of(trial_id, "log.txt"), text.encode())
+        self._root.write(path_of(trial_id, "log.txt"), text.encode(), synced=False)
 
     def log(self, trial_id: str) -> str | None:
         """The log of the trial's last attempt, if there is one."""

@@ -6,9 +6,10 @@ import difflib
 import os
 import shlex
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from keel_lab.errors import UsageError
+from keel_lab.track.views import CURVES
 
 OFF = "off"
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -17,6 +18,7 @@ NO_URI_NOTE = (
 )
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
+WORKFLOW = "machine_learning"  # the other half of MLflow's pages is for language-model applications
 _ALLOWED = "allowed are http(s)://HOST:PORT, sqlite:///FILE, postgresql://, mysql://, mssql:// (and --tracking off)"
 
 
@@ -106,11 +108,19 @@ def ui_command(uri: str) -> str | None:
 
 
 def experiment_url(uri: str, experiment_id: str, server: str = "http://127.0.0.1:5000") -> str:
-    """The address of the experiment's charts, trials only; for a database, at the `server` that shows it.
+    """The address of the experiment's curves, trials only; for a database, at the `server` that shows it.
 
-    The bare page of an experiment lists runs without curves, so the address asks for the chart view.
+    The bare page of an experiment is one for traces of language models, so the address asks for charts and our view.
     """
     base = shown(uri) if uri.split("://")[0] in _SERVERS else server
-    trials = quote('tags.kind = "trial"', safe="")
-    view = f"compareRunsMode=CHART&workflowType=machine_learning&searchFilter={trials}"
-    return f"{base}/#/experiments/{experiment_id}/runs?{view}"
+    return f"{base}/{relative_url(experiment_id, CURVES)}"
+
+
+def relative_url(experiment_id: str, view: str) -> str:
+    """The address of a view (`track.views`) on the server that shows the page with the link."""
+    return f"#/experiments/{experiment_id}/runs?compareRunsMode=CHART&workflowType={WORKFLOW}&viewStateShareKey={view}"
+
+
+def run_url(experiment_id: str, run_id: str) -> str:
+    """The address of a run, likewise."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}?workflowType={WORKFLOW}"

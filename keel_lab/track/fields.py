@@ -9,15 +9,16 @@ from typing import Any
 
 import keel_lab
 from keel_lab.curve import Curve
+from keel_lab.detect.agreement import named
 from keel_lab.detect.max_lr import MaxLRKind, max_lr
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.settings import RampSchedule
-from keel_lab.track.points import paired_loss
+from keel_lab.track.points import ONCE, paired_loss
 
 LOSS_CAP = 20.0  # nats; above log V of any vocabulary, so that one diverged run does not flatten a chart's linear axis
-VALUE_CAP = 1e9
+VALUE_CAP = 1e12  # beyond tokens and parameters of any run, and still a finite axis
 RUN_TIMES = ("started_at", "finished_at")  # the run's own
 TAG_LIMIT = 5000  # characters; MLflow's own limit is a little above
 
@@ -64,7 +65,7 @@ def conclusion(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> 
         "mode": "none" if verdict.mode is None else str(verdict.mode),
     }
     if planned.trial.schedule.kind == "ramp":  # a schedule that falls again has no Max LR
-        words["max_lr"] = max_lr(verdict).text(text)
+        words["max_lr"] = max_lr(verdict).text(lambda lr: f"{lr:.6g}")  # an LR of a ramp, told apart from the next one
     return words
 
 
@@ -80,25 +81,56 @@ def tags(planned: PlannedTrial) -> dict[str, str]:
     }
 
 
-def final_tags(planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> dict[str, str]:
-    """Tags set when a trial is recorded, and a sentence for the run's description."""
+def final_tags(
+    planned: PlannedTrial, result: TrialResult, verdict: Verdict, beside: Verdict | None = None
+) -> dict[str, str]:
+    """Tags set when a trial is recorded, and a sentence for the run's description.
+
+    Where a trial is told worse `beside` its siblings, that is its verdict here; params keep the one by itself.
+    """
     words = conclusion(planned, result, verdict)
-    mode = "" if verdict.mode is None else f" ({verdict.mode})"
     onset = "" if verdict.onset_step is None else f" from step {verdict.onset_step}"
     max_lr = f"; Max LR {words['max_lr']}" if "max_lr" in words else ""
     found = {
         **words,
         "detector": verdict.detector,
         "onset_step": "none" if verdict.onset_step is None else str(verdict.onset_step),
-        "mlflow.note.content": f"{planned.name}: {result.outcome} after {result.steps} steps; "
-        f"{verdict.status}{mode}{onset}{max_lr}.",
+        "mlflow.note.content": f"{planned.name}: {named(verdict)}{onset}{max_lr}; {result.steps} steps.",
     }
-    execution = {name: value for name, value in _flat(result.execution) if name not in RUN_TIMES}
-    found |= {f"execution.{_key(name)}": text(value)[:TAG_LIMIT] for name, value in execution.items()}
-    for name in ("torch_version", "torch", "versions.torch"):
-        if name in execution:
-            found["torch_version"] = text(execution[name])
+    if beside is not None:
+        found |= _beside_tags(planned, result, beside, found)
+    return found | execution_tags(result.execution)
+
+
+def execution_tags(execution: Mapping[str, Any]) -> dict[str, str]:
+    """How a run, or the sweep's driver, was executed: versions, commits, device, host."""
+    flat = {name: value for name, value in _flat(execution) if name not in RUN_TIMES}
+    found = {f"execution.{_key(name)}": text(value)[:TAG_LIMIT] for name, value in flat.items()}
+    for name in ("torch", "versions.torch"):
+        if name in flat:
+            found["torch_version"] = text(flat[name])
+    if commit := flat.get("folder_commit") or flat.get("commit"):
+        found["mlflow.source.git.commit"] = text(commit).partition("+")[0]  # the column "Version"
     return found
+
+
+def _beside_tags(
+    planned: PlannedTrial, result: TrialResult, beside: Verdict, alone: Mapping[str, str]
+) -> dict[str, str]:
+    words = conclusion(planned, result, beside)
+    onset = "none" if beside.onset_step is None else str(beside.onset_step)
+    max_lr = {"max_lr_with_degradation": words["max_lr"]} if "max_lr" in words else {}
+    mode = "" if alone["mode"] == "none" else f" ({alone['mode']})"
+    note = f"{alone['mlflow.note.content']} Beside its siblings: {named(beside)} from step {onset}."
+    return {
+        "verdict": words["verdict"],
+        "mode": words["mode"],
+        "onset_step": onset,
+        "detector": beside.detector,
+        "verdict_alone": f"{alone['verdict']}{mode}",
+        **max_lr,
+        "mlflow.note.content": note,
+    }
 
 
 def failure_tags(planned: PlannedTrial, failure: Failure) -> dict[str, str]:
@@ -116,17 +148,18 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def finals(planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> dict[str, float]:
-    """The `final/...` metrics: finite and capped, because one NaN takes a run out of MLflow's charts.
+    """Metrics of the run as a whole: finite and capped, because one NaN takes a run out of MLflow's charts.
 
-    `final/max_lr` exists only where it was measured; a censored run has `final/last_good_lr` and `final/censored` = 1.
+    Held-out losses are in `val/`, time and size in `cost/`, all else in `final/`. `final/max_lr` exists only where it
+    was measured; a censored run has `final/last_good_lr` and `final/censored` = 1.
     """
     found: dict[str, Any] = {
         "steps": result.steps,
         "diverged": verdict.status is Status.DIVERGED,
         "onset_step": verdict.onset_step,
-        "seconds_per_step": result.execution.get("seconds_per_step"),
         **_losses(curve, result.data.get("unigram_entropy")),
-        **result.metrics,
+        **{_held_out(name): value for name, value in result.metrics.items()},
+        **_costs(planned, result, curve),
     }
     if planned.trial.schedule.kind == "ramp" and verdict.last_good_lr:
         found |= {"last_good_lr": verdict.last_good_lr, "censored": verdict.censored}
@@ -134,7 +167,22 @@ def finals(planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: 
         if max_lr(verdict).kind is MaxLRKind.MEASURED:
             found |= {"max_lr": verdict.last_good_lr, "log10_max_lr": math.log10(verdict.last_good_lr)}
     numbers = {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
-    return {f"final/{_key(name)}": capped(name, value) for name, value in numbers.items() if math.isfinite(value)}
+    named = {_key(name if name.startswith(ONCE) else f"final/{name}"): value for name, value in numbers.items()}
+    return {name: capped(name, value) for name, value in named.items() if math.isfinite(value)}
+
+
+def _held_out(name: str) -> str:
+    return name.replace("val_", "val/", 1) if name.startswith("val_") else name
+
+
+def _costs(planned: PlannedTrial, result: TrialResult, curve: Curve) -> dict[str, float | None]:
+    seconds = [value for value in curve.seconds if math.isfinite(value)]
+    return {
+        "cost/seconds_per_step": result.execution.get("seconds_per_step"),
+        "cost/training_seconds": sum(seconds) if seconds else None,
+        "cost/tokens": curve.steps[-1].tokens if len(curve) else None,
+        "cost/parameters": planned.parameters or None,
+    }
 
 
 def _losses(curve: Curve, entropy: float | None) -> dict[str, float]:
@@ -146,7 +194,6 @@ def _losses(curve: Curve, entropy: float | None) -> dict[str, float]:
         "loss": last.loss,
         "best_loss": min(losses),
         "paired_loss": paired_loss(last, entropy),
-        "tokens": curve.steps[-1].tokens,
         "clipped_fraction": sum(step.clipped for step in curve) / len(curve),
     }
 

@@ -7,32 +7,33 @@ reads back which runs and which points are there, so that nothing is written twi
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keel_lab.curve import Curve
-from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
-from keel_lab.result import Failure, Outcome, TrialResult
+from keel_lab.result import Failure, Outcome
 from keel_lab.track import fields, points
 from keel_lab.track.destination import shown
+from keel_lab.track.experiment import Describe, describe, open_experiment
 from keel_lab.track.mirrored_run import MirroredRun
+from keel_lab.track.nonfinite import nonfinite_tags
+from keel_lab.track.note import summary_note
+from keel_lab.track.record import Clock, Point, Record
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow.entities import DatasetInput, Run
+
+    Datasets = Callable[[PlannedTrial], Sequence[DatasetInput]]
 
 BATCH = 1000  # MLflow's limit of metrics a request; params and tags, limited to 100, go apart
 SUMMARY = "summary"
 ORIGIN = "keel_lab.origin"  # tag: which storage wrote a run, for servers that many share
-Point = tuple[int, int, Mapping[str, float]]
-Clock = MutableMapping[int, int]
 
 STATUS = {
     Outcome.COMPLETED: "FINISHED",
@@ -40,21 +41,6 @@ STATUS = {
     Outcome.FAILED: "FAILED",
     Outcome.STOPPED: "KILLED",
 }
-
-
-@dataclass(frozen=True)
-class Record:
-    """What `Tracker.record` was told of one trial."""
-
-    planned: PlannedTrial
-    result: TrialResult
-    verdict: Verdict
-    curve: Curve
-
-    def digest(self) -> str:
-        """Changes when the result or the judgement does; the curve belongs to the result."""
-        told = json.dumps([self.result.to_json(), self.verdict.to_json()], sort_keys=True, default=str)
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 class Mirror:
@@ -65,24 +51,19 @@ class Mirror:
         target: names the store and this very experiment; another one means that nothing was delivered yet.
     """
 
-    def __init__(self, name: str, note: str, uri: str, artifacts: str | None, origin: str) -> None:
+    def __init__(
+        self, name: str, note: Describe, uri: str, artifacts: str | None, origin: str, datasets: Datasets
+    ) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        self._origin = origin
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            found = self._client.get_experiment(self._client.create_experiment(name, artifact_location=artifacts))
-        elif found.lifecycle_stage == "deleted":  # its name cannot be used again in any other way
-            self._client.restore_experiment(found.experiment_id)
-        self.experiment_id = str(found.experiment_id)
-        self.target = f"{shown(uri)}#{self.experiment_id}@{found.creation_time}"
-        wanted = {"mlflow.note.content": note, "mlflow.experimentKind": "custom_model_development"}
-        for key, value in wanted.items():
-            if found.tags.get(key) != value:
-                self._client.set_experiment_tag(self.experiment_id, key, value)
+        self._origin, self._note, self._datasets = origin, note, datasets
+        self._experiment = open_experiment(self._client, name, artifacts)
+        self.experiment_id = str(self._experiment.experiment_id)
+        self.target = f"{shown(uri)}#{self.experiment_id}@{self._experiment.creation_time}"
         self._known = {run.data.tags.get("trial_id", SUMMARY): run.info.run_id for run in self._own_runs()}
         self._runs: dict[str, MirroredRun] = {}
+        describe(self._client, self._experiment, note, self._known.get(SUMMARY))
 
     def _own_runs(self) -> Iterable[Run]:
         """Runs of this store's sweep; a sweep of equal name from another storage root keeps its own."""
@@ -118,31 +99,33 @@ class Mirror:
     def record(self, record: Record, clock: Clock) -> None:
         """The whole truth about a trial: missing points, params, final metrics, tags, artifacts, status and times."""
         planned, result = record.planned, record.result
+        curve = record.curve if isinstance(record.curve, Curve) else record.curve()
         stopped = result.outcome is Outcome.STOPPED
         params, finals = fields.identity(planned), {}
         if not stopped:
             params |= fields.conclusion(planned, result, record.verdict)
-            finals = fields.finals(planned, result, record.verdict, record.curve)
+            finals = fields.finals(planned, result, record.verdict, curve)
         end = _milliseconds(result.execution.get("finished_at")) or _now()
         start = min(_milliseconds(result.execution.get("started_at")) or end, end)
         run = self._run(planned, params, finals, start)
-        batch = self._missing(run, record, clock, start, end)
+        batch = self._missing(run, record, curve, clock, start, end)
         batch += [(key, value, end, 0) for key, value in finals.items() if key not in run.latest]
-        tags = {"outcome": "stopped"} if stopped else fields.final_tags(planned, result, record.verdict)
+        tags = {"outcome": "stopped"} if stopped else fields.final_tags(planned, result, record.verdict, record.beside)
+        tags |= nonfinite_tags(curve, result.metrics)
         self._write(run, batch, {key: value for key, value in params.items() if key not in run.params}, tags)
         run.params |= params
         run.latest |= finals
         if not stopped:
-            evidence = json.dumps(
-                fields.json_ready({**result.to_json(), "verdict": record.verdict.to_json()}), indent=1
-            )
-            self._artifacts(run, {"curve.parquet": record.curve.to_parquet(), "evidence.json": evidence.encode()})
+            told = {**result.to_json(), "verdict": record.verdict.to_json()}
+            told |= {} if record.beside is None else {"beside_siblings": record.beside.to_json()}
+            evidence = json.dumps(fields.json_ready(told), indent=1)
+            self._artifacts(run, {"curve.parquet": curve.to_parquet(), "evidence.json": evidence.encode()})
         self._client.set_terminated(run.id, STATUS[result.outcome], end_time=end)
 
     def _missing(
-        self, run: MirroredRun, record: Record, clock: Clock, start: int, end: int
+        self, run: MirroredRun, record: Record, curve: Curve, clock: Clock, start: int, end: int
     ) -> list[tuple[str, float, int, int]]:
-        verdict, curve = record.verdict, record.curve
+        verdict = record.verdict
         every = points.stride(record.planned.trial)
         keep = {verdict.onset_step, curve.steps[-1].step if len(curve) else None}
         moments = points.times(curve, start, end)
@@ -166,21 +149,22 @@ class Mirror:
         if run_id := self._known.get(planned.trial.id):
             self._client.set_terminated(run_id, "KILLED")
 
-    def summary(self, files: Mapping[str, bytes], facts: Mapping[str, float]) -> None:
+    def summary(self, files: Mapping[str, bytes], facts: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """The sweep's one summary run: report and figures as artifacts, facts as metrics."""
         run = self._summary_run()
         now = _now()
         finite = {key: fields.capped(key, value) for key, value in facts.items() if math.isfinite(value)}
-        self._write(run, [(key, value, now, 0) for key, value in finite.items() if run.latest.get(key) != value])
+        batch = [(key, value, now, 0) for key, value in finite.items() if run.latest.get(key) != value]
+        self._write(run, batch, tags={**tags, "mlflow.note.content": summary_note(files["report.md"].decode())})
         run.latest |= finite
         self._artifacts(run, files)
         self._client.set_terminated(run.id, "FINISHED")
+        describe(self._client, self._experiment, self._note, run.id)
 
     def _summary_run(self) -> MirroredRun:
         if SUMMARY not in self._runs:
             run_id = self._known.get(SUMMARY)
-            tags = {"kind": SUMMARY, "mlflow.note.content": "The sweep's report and figures: see Artifacts."}
-            self._runs[SUMMARY] = self._read(run_id) if run_id else self._create(SUMMARY, tags, _now())
+            self._runs[SUMMARY] = self._read(run_id) if run_id else self._create(SUMMARY, {"kind": SUMMARY}, _now())
         return self._runs[SUMMARY]
 
     def _run(
@@ -200,6 +184,10 @@ class Mirror:
             run, known = self._create(planned.name, {**kept, **fields.tags(planned)}, start), fields.identity(planned)
             self._write(run, [], known)
             run.params |= known
+        if not run.has_dataset:
+            if datasets := self._datasets(planned):
+                self._client.log_inputs(run.id, datasets)
+            run.has_dataset = True
         self._runs[key] = run
         self._known[key] = run.id
         return run
@@ -211,10 +199,12 @@ class Mirror:
         return MirroredRun(created.info.run_id)
 
     def _read(self, run_id: str) -> MirroredRun:
-        data = self._client.get_run(run_id).data
+        found = self._client.get_run(run_id)
+        data = found.data
         run = MirroredRun(run_id, dict(data.params), dict(data.metrics))
+        run.has_dataset = bool(found.inputs and found.inputs.dataset_inputs)
         for key in data.metrics:
-            if not key.startswith("final/"):
+            if not key.startswith(points.ONCE):
                 run.steps[key] = sorted(metric.step for metric in self._client.get_metric_history(run_id, key))
         return run
 

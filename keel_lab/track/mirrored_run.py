@@ -6,15 +6,18 @@ import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from keel_lab.track.points import ONCE
+
 
 @dataclass
 class MirroredRun:
-    """A run on the store: which steps of which metric it has (sorted), its params and latest values."""
+    """A run on the store: which steps of which metric it has (sorted), its params, latest values and dataset."""
 
     id: str
     params: dict[str, str] = field(default_factory=dict)
     latest: dict[str, float] = field(default_factory=dict)
     steps: dict[str, list[int]] = field(default_factory=dict)
+    has_dataset: bool = False
 
     def lacks(self, key: str, step: int, every: int) -> bool:
         """Whether no point of the metric lies closer than `every` steps to this one."""
@@ -30,5 +33,5 @@ class MirroredRun:
         """Whether the run already says otherwise: params cannot be changed, and final metrics not taken back."""
         if any(self.params.get(key, value) != value for key, value in params.items()):
             return True
-        old = {key: value for key, value in self.latest.items() if key.startswith("final/")}
+        old = {key: value for key, value in self.latest.items() if key.startswith(ONCE)}
         return bool(old and finals) and old != dict(finals)

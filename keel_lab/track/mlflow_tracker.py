@@ -10,21 +10,33 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from keel_lab.architecture import CorpusFacts
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.provenance import provenance
 from keel_lab.spec.writing import to_yaml
+from keel_lab.track.dataset import dataset_of
 from keel_lab.track.destination import artifact_location, checked_uri, experiment_url, shown, ui_command
-from keel_lab.track.mirror import Mirror, Record
+from keel_lab.track.fields import execution_tags
+from keel_lab.track.mirror import Mirror
+from keel_lab.track.note import experiment_note
 from keel_lab.track.outbox import Outbox
+from keel_lab.track.record import Record
+from keel_lab.track.tracker import CurveSource
 from keel_lab.track.writer import Cursor, Writer
 
-NOTE_LIMIT = 5000  # characters of an experiment's description that MLflow accepts
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
 GRACE_AWAY = 5.0  # seconds that `close` gives a server which is known to be away
+
+
+Stored = tuple[TrialResult, Verdict, Curve] | tuple[TrialResult, Verdict, Curve, Verdict | None]
 
 
 class Sweep(Protocol):
@@ -41,6 +53,10 @@ class Sweep(Protocol):
     @property
     def trials(self) -> Sequence[PlannedTrial]:
         """Its trials, in any order."""
+
+    @property
+    def data(self) -> CorpusFacts | None:
+        """What it trains on, where the trainer says."""
 
 
 class MlflowTracker:
@@ -72,8 +88,16 @@ class MlflowTracker:
         self._writer.start()
 
     def _opener(self, sweep: Sweep, root: str) -> Callable[[str], Mirror]:
-        note = experiment_note(str(sweep.spec.get("question") or ""), self._sweep_yaml)
-        return lambda origin: Mirror(self._name, note, self.uri, artifact_location(self.uri, root), origin)
+        question, place = str(sweep.spec.get("question") or ""), shown(root)
+
+        def note(links: Mapping[str, str]) -> str:
+            return experiment_note(question, self._sweep_yaml, links, place)
+
+        def datasets(planned: PlannedTrial) -> Sequence[DatasetInput]:
+            return dataset_of(planned, sweep.data, place)
+
+        artifacts = artifact_location(self.uri, root)
+        return lambda origin: Mirror(self._name, note, self.uri, artifacts, origin, datasets)
 
     def started(self, planned: PlannedTrial) -> None:
         """See `Tracker.started`."""
@@ -86,21 +110,28 @@ class MlflowTracker:
             if progress.points and progress.trial_id in self._planned:
                 self._outbox.put_live(progress.trial_id, progress.points)
 
-    def record(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> None:
-        """See `Tracker.record`. A new judgement replaces the run, because params cannot change."""
+    def record(
+        self,
+        planned: PlannedTrial,
+        result: TrialResult,
+        verdict: Verdict,
+        curve: CurveSource,
+        beside: Verdict | None = None,
+    ) -> None:
+        """See `Tracker.record`. A new judgement replaces the run, because params cannot change; `beside` is in tags."""
         self._planned[planned.trial.id] = planned
-        self._outbox.put_record(planned.trial.id, Record(planned, result, verdict, curve))
+        self._outbox.put_record(planned.trial.id, Record(planned, result, verdict, curve, beside))
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """See `Tracker.failed`."""
         self._planned[planned.trial.id] = planned
         self._outbox.put_fail(planned.trial.id, failure)
 
-    def deliver_missing(self, load: Callable[[str], tuple[TrialResult, Verdict, Curve]], done: Iterable[str]) -> None:
+    def deliver_missing(self, load: Callable[[str], Stored], done: Iterable[str]) -> None:
         """Delivers what earlier drivers could not, and lets long outages be caught up from storage.
 
         Args:
-            load: reads a trial back by id; called in the writer's thread.
+            load: reads a trial back by id, as `record` takes it; called in the writer's thread.
             done: ids of the sweep's trials in storage; those in the cursor are not read.
         """
 
@@ -113,7 +144,7 @@ class MlflowTracker:
         """See `Tracker.summary`. The figures are read at once."""
         files = {"report.md": report.encode(), "sweep.yaml": self._sweep_yaml.encode()}
         files |= {figure.name: figure.read_bytes() for figure in figures}
-        self._outbox.put_summary(files, dict(facts))
+        self._outbox.put_summary(files, dict(facts), execution_tags(provenance()))
 
     def where(self) -> str:
         """See `Tracker.where`."""
@@ -153,14 +184,3 @@ class MlflowTracker:
                 f"what was delivered to {shown(self.uri)} could not be noted in storage: {self._writer.cursor_error}; "
                 "the next run delivers it again, which changes nothing"
             )
-
-
-def experiment_note(question: str, sweep_yaml: str) -> str:
-    """An experiment's description in Markdown: the question and the resolved sweep file, within MLflow's limit."""
-    head, tail = f"**{question}**\n\n```yaml\n" if question else "```yaml\n", "\n```\n"
-    room = NOTE_LIMIT - len(head) - len(tail)
-    body = sweep_yaml.rstrip()
-    if len(body) > room:
-        cut = "\n# ... the rest: sweep.yaml of the summary run"
-        body = body[: room - len(cut)] + cut
-    return head + body + tail

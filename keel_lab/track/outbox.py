@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from keel_lab.result import Failure, Outcome
-from keel_lab.track.mirror import Point, Record
+from keel_lab.track.record import Point, Record
 
 HELD = 64  # records kept in memory with their curves, if they can be read back from storage
 HELD_UNREADABLE = 512  # and if not
@@ -24,6 +24,7 @@ STORED = frozenset({Outcome.COMPLETED, Outcome.DIVERGED})  # only these can be r
 TRIES = 3  # for one thing, while the server answers
 
 Load = Callable[[str], Record]
+Summary = tuple[Mapping[str, bytes], Mapping[str, float], Mapping[str, str]]  # files, metrics, tags
 Kind = Literal["catch_up", "start", "live", "record", "fail", "kill", "summary"]
 ENDS: tuple[Kind, ...] = ("record", "fail")  # of which each trial awaits one
 
@@ -59,7 +60,7 @@ class Outbox:
         self._fails: dict[str, Failure] = {}
         self._recorded: set[str] = set()
         self._catch_up: list[str] | None = None
-        self._summary: tuple[Mapping[str, bytes], Mapping[str, float]] | None = None
+        self._summary: Summary | None = None
         self._kills: dict[str, None] = {}
         self._tries: Counter[tuple[Kind, str]] = Counter()
         self._in_hand: Work | None = None
@@ -140,10 +141,10 @@ class Outbox:
                 if trial_id not in self.delivered:
                     self._records.setdefault(trial_id, None)
 
-    def put_summary(self, files: Mapping[str, bytes], facts: Mapping[str, float]) -> None:
+    def put_summary(self, files: Mapping[str, bytes], facts: Mapping[str, float], tags: Mapping[str, str]) -> None:
         """The sweep's summary; a newer one replaces it."""
         with self._changed:
-            self._summary = (files, facts)
+            self._summary = (files, facts, tags)
             self._changed.notify()
 
     def close(self) -> None:

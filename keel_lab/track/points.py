@@ -10,7 +10,8 @@ from keel_lab.curve import Curve, Step
 from keel_lab.trial import Trial
 
 POINTS = 200  # a metric; a value costs MLflow 300 bytes and 0.1 ms of CPU, and the whole curve is an artifact anyway
-CURVES = ("train/loss", "train/paired_loss", "train/lr", "train/log10_lr", "train/grad_norm")
+FOLDERS = {"grad_norm": "diag"}  # of what a step tells; else train
+ONCE = ("final/", "val/", "cost/")  # folders of what is known at a run's end: one value each, at step 0
 
 
 def stride(trial: Trial) -> int:
@@ -24,20 +25,20 @@ def paired_loss(step: Step, entropy: float | None) -> float:
 
 
 def step_values(step: Step, entropy: float | None) -> dict[str, float]:
-    """The finite ones among a step's `CURVES`."""
+    """What is drawn of a step, as far as it is finite."""
     return chart_values(
         {
-            "train/loss": step.loss,
-            "train/paired_loss": paired_loss(step, entropy),
-            "train/lr": step.lr,
-            "train/grad_norm": step.grad_norm,
+            "loss": step.loss,
+            "paired_loss": paired_loss(step, entropy),
+            "lr": step.lr,
+            "grad_norm": step.grad_norm,
         }
     )
 
 
 def chart_values(values: Mapping[str, float]) -> dict[str, float]:
     """Names in folders, finite values only, and with the LR its logarithm, because the charts' axes are linear."""
-    named = {name if "/" in name else f"train/{name}": value for name, value in values.items()}
+    named = {name if "/" in name else f"{FOLDERS.get(name, 'train')}/{name}": value for name, value in values.items()}
     if (lr := named.get("train/lr", 0.0)) > 0:
         named.setdefault("train/log10_lr", math.log10(lr))
     return {name: value for name, value in named.items() if math.isfinite(value)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,8 @@ from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
+
+CurveSource = Curve | Callable[[], Curve]
 
 
 class Tracker(Protocol):
@@ -22,8 +24,23 @@ class Tracker(Protocol):
     def live(self, news: Sequence[Progress]) -> None:
         """Live metrics of running trials."""
 
-    def record(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> None:
-        """A trial is in storage; delivering it again changes nothing."""
+    def record(
+        self,
+        planned: PlannedTrial,
+        result: TrialResult,
+        verdict: Verdict,
+        curve: CurveSource,
+        beside: Verdict | None = None,
+    ) -> None:
+        """A trial is in storage; delivering it again changes nothing.
+
+        Args:
+            planned: the trial.
+            result: what became of it.
+            verdict: of the trial by itself.
+            curve: its curve, or how to read it, which is called only if it is needed.
+            beside: its verdict beside its siblings, where that says more.
+        """
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """A trial's retries are used up."""
@@ -47,7 +64,14 @@ class NullTracker:
     def live(self, news: Sequence[Progress]) -> None:
         """See `Tracker`."""
 
-    def record(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict, curve: Curve) -> None:
+    def record(
+        self,
+        planned: PlannedTrial,
+        result: TrialResult,
+        verdict: Verdict,
+        curve: CurveSource,
+        beside: Verdict | None = None,
+    ) -> None:
         """See `Tracker`."""
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.track.destination import shown
-from keel_lab.track.mirror import Clock, Mirror
+from keel_lab.track.mirror import Mirror
 from keel_lab.track.outbox import STORED, Outbox, Work
 from keel_lab.track.reason import reason
+from keel_lab.track.record import Clock
 
 log = logging.getLogger(__name__)
 
@@ -165,8 +166,8 @@ class Writer(threading.Thread):
         self._saved = time.monotonic()
 
 
-def import_mlflow(uri: str) -> None:
-    """Imports MLflow with our settings; makes the folder of a new SQLite file."""
+def import_mlflow(uri: str = "") -> None:
+    """Imports MLflow with our settings; makes the folder of a new SQLite file, if that is the URI."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -34,13 +34,15 @@ class Lab:
         self.trials, self.sweeps = Trials(root), Sweeps(root)
         self.planned = {}
 
-    def plan(self, sweep, architecture, blocks=16, seed=0, *, data_seed=None, axes=(), options=None, schedule=None):
+    def plan(
+        self, sweep, architecture, blocks=16, seed=0, *, data_seed=None, axes=(), options=None, schedule=None, data=None
+    ):
         trial = Trial(
             architecture=architecture,
             options=options or {},
             blocks=blocks,
             model=ModelSettings(),
-            data=None,
+            data=data,
             train=TrainSettings(),
             schedule=schedule or self.ramp,
             init_seed=seed,

@@ -67,15 +67,15 @@ def test_the_command_scores_every_detector(corpus, monkeypatch, capsys):
     code, out, _ = printed(folder, monkeypatch, capsys, "--json")
     tables = json.loads(out)["tables"]
     assert code == 0
-    assert list(tables) == ["tune", "held_out", "both"]
+    assert list(tables) == ["tune", "held_out", "fresh", "all"]
     for name in ("streaming", "whole", "streaming_siblings"):
-        found = tables["both"]["detectors"][name]
+        found = tables["all"]["detectors"][name]
         assert (found["precision"], found["recall"]) == ([1, 1], [1, 1])
         assert found["modes"]["collapse"]["recall"] == [1, 1]
         assert found["onset"]["median"] == 0
-    assert tables["both"]["detectors"]["non_finite_only"]["recall"] == [0, 1]
+    assert tables["all"]["detectors"]["non_finite_only"]["recall"] == [0, 1]
     assert tables["tune"]["detectors"]["streaming"]["recall"] == [0, 0]
-    assert tables["both"]["labels"] == {"labelled_twice": 2, "same_verdict": 1, "same_mode": 1}
+    assert tables["all"]["labels"] == {"labelled_twice": 2, "same_verdict": 1, "same_mode": 1}
 
 
 def test_the_command_lists_what_is_wrong_and_prints_the_same_again(corpus, monkeypatch, capsys):
@@ -83,9 +83,9 @@ def test_the_command_lists_what_is_wrong_and_prints_the_same_again(corpus, monke
     first = printed(folder, monkeypatch, capsys, "--list")
     assert first == printed(folder, monkeypatch, capsys, "--list")
     assert "non_finite_only  held_out  s/lost  healthy " in first[1]
-    _, out, _ = printed(folder, monkeypatch, capsys, "--half", "tune", "--list", "streaming")
+    _, out, _ = printed(folder, monkeypatch, capsys, "--part", "tune", "--list", "streaming")
     assert "held_out" not in out
-    assert "both" not in out
+    assert "all: " not in out
 
 
 def test_a_gradient_that_is_nan_is_handed_on_as_not_finite(corpus):
@@ -104,8 +104,8 @@ def test_a_gradient_that_is_nan_is_handed_on_as_not_finite(corpus):
     [
         (0, {0: "s/other"}, "line 2: no curve of a trial 's/other'"),
         (1, {0: "s/calm"}, "line 3: s/calm has a label already"),
-        (0, {1: "test"}, "line 2: half is one of tune, held_out"),
-        (0, {2: "undecided"}, "line 2: half is one of"),
+        (0, {1: "test"}, "line 2: part is one of tune, held_out"),
+        (0, {2: "undecided"}, "line 2: part is one of"),
         (0, {2: "fine"}, "line 2: 'fine' is not a valid Status"),
         (0, {3: "collapse"}, "line 2: healthy with mode 'collapse'"),
         (1, {3: ""}, "line 3: diverged with mode ''"),
@@ -131,6 +131,6 @@ def test_every_curve_needs_a_label(corpus):
     write_labels(folder, rows[:1])
     with pytest.raises(ValueError, match=r"no label of s/lost"):
         load_cases(folder / "curves.parquet", folder / "labels.csv")
-    (folder / "labels.csv").write_text("trial,half\n")
+    (folder / "labels.csv").write_text("trial,part\n")
     with pytest.raises(ValueError, match="no column verdict, mode"):
         load_cases(folder / "curves.parquet", folder / "labels.csv")

@@ -512,7 +512,7 @@ def test_a_storage_that_cannot_take_the_index_is_still_read(backend, caplog):
     done(Root(backend, "the-store"), trial)
 
     class Full(Counting):
-        def write(self, path, content):
+        def write(self, path, content, *, synced=True):
             raise OSError(28, "No space left on device")
 
     assert len(Trials(Root(Full(backend), "the-store")).results([trial.id])) == 1

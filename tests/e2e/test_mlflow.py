@@ -141,7 +141,9 @@ class Sweep:
 
     def __init__(self, name, root, count=4):
         self.trials = tuple(trial(seed) for seed in range(count))
-        self.stored = SimpleNamespace(name=name, spec={"name": name, "question": "How far?"}, trials=self.trials)
+        self.stored = SimpleNamespace(
+            name=name, spec={"name": name, "question": "How far?"}, trials=self.trials, data=None
+        )
         self.root, self.cursor = root, Cursor()
         self.results = {planned.trial.id: result_of(planned) for planned in self.trials}
 

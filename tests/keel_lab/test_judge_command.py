@@ -242,6 +242,13 @@ def test_what_is_wrong_with_several_files_is_said_at_once():
     assert "missing.csv: there is no such file" in said[1]
 
 
+@pytest.mark.parametrize("lr", ["0", "-1e-3", "inf", "fast", ""])
+def test_a_wrong_lr_behind_a_file_is_named_as_such(lr):
+    good = curve_file("good.csv", healthy(50))
+    said = f"good.csv@{lr}: found {lr!r} behind the @; it is the LR of good.csv, a number above 0"
+    assert said in refused(f"{good}@{lr}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -159,6 +159,7 @@ def test_another_skipped_column_is_no_flag(tmp_path):
             "there is no column 'los' \\(did you mean loss\\?\\); there are step, loss",
         ),
         ("step,loss\n1,3\n", {"lr": "eta"}, "there is no column 'eta'"),
+        ("step,loss,lr\n1,3,-1e-3\n", {}, "line 2, column 'lr': found -0.001, but no LR is below 0"),
         ("step,loss\n1,3,9\n", {}, "line 2: found 3 cells under a header of 2"),
         ("step,loss\n", {}, "there is no row with a 'loss'; there are 0 rows"),
         ("step,loss\n1,\n", {}, "there is no row with a 'loss'; there are 1 rows"),
@@ -190,3 +191,21 @@ def test_other_files_are_refused(tmp_path):
     pq.write_table(pa.table({"step": [1], "loss": ["high"]}), tmp_path / "words.parquet")
     with pytest.raises(UsageError, match="row 1, column 'loss': found 'high', which is no number"):
         log_of(tmp_path / "words.parquet")
+
+
+def test_lr_and_loss_in_two_rows_of_a_step_are_one_step_as_csvlogger_writes_them(tmp_path):
+    text = "step,lr-AdamW,train_loss,val_loss\n9,1e-3,,\n9,,5.0,\n19,,4.5,\n19,2e-3,,\n19,,,4.4\n29,3e-3,4.0,\n"
+    log = log_of(written(tmp_path, text))
+    assert triples(log) == [(9, 5.0, 1e-3), (19, 4.5, 2e-3), (29, 4.0, 3e-3)]
+    assert log.facts["columns"] == {"step": "step", "loss": "train_loss", "lr": "lr-AdamW"}
+
+
+def test_an_lr_of_another_step_is_not_borrowed(tmp_path):
+    log = log_of(written(tmp_path, "step,lr,loss\n1,1e-3,\n2,,5.0\n,2e-3,\n3,3e-3,4.0\n"))
+    assert [(step.step, step.loss) for step in log.steps] == [(2, 5.0), (3, 4.0)]
+    assert math.isnan(log.steps[0].lr)
+
+
+def test_two_monitored_lrs_are_not_guessed_between(tmp_path):
+    with pytest.raises(UsageError, match="lr-AdamW/pg1 and lr-AdamW/pg2 could both be the lr"):
+        log_of(written(tmp_path, "step,lr-AdamW/pg1,lr-AdamW/pg2,loss\n1,1e-3,2e-3,5.0\n"))

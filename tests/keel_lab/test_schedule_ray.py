@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from dataclasses import replace
 
 import pytest
 
 from keel_lab.errors import UsageError
 from keel_lab.result import FailureKind, Outcome
+from keel_lab.schedule import ray_attempts
 from keel_lab.schedule.ray_cluster import demand, fits, refusal
 from keel_lab.settings import Resources
 from keel_lab.store.root import Root
@@ -38,6 +41,7 @@ def collect(executor, count):
     until = time.monotonic() + 60
     done = []
     while len(done) < count and time.monotonic() < until:
+        executor.progress()
         ended = executor.next_done(0.2)
         done += [ended] if ended is not None else []
     assert len(done) == count
@@ -71,6 +75,60 @@ def test_a_killed_worker_fails_its_trial_only(executor, root):
     executor.submit(toy_task(killed, root, attempt=2))
     assert collect(executor, 1)[0].result.outcome is Outcome.COMPLETED
     assert len(Trials(root).curve(killed.id)) == 200
+
+
+def process_of(executor, trial, past=0):
+    """The worker that runs a trial, once it has taken so many steps."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for item in executor.progress():
+            if item.trial_id == trial.id and item.step >= past:
+                return item.info["pid"]
+        assert executor.next_done(0.05) is None
+    raise AssertionError("the trial never came to that")
+
+
+def test_sigterm_of_a_worker_checkpoints_its_trial_and_the_worker_lives(executor, root):
+    trial = toy_trial(seed=31, steps=50_000)
+    executor.submit(toy_task(trial, root))
+    pid = process_of(executor, trial, past=1)
+    os.kill(pid, signal.SIGTERM)
+    (ended,) = collect(executor, 1)
+    assert ended.failure.kind is FailureKind.PREEMPTED
+    step = Trials(root).checkpoint_step(trial.id)
+    assert step > 0
+    assert ended.failure.message == f"its process got SIGTERM; step {step} is stored"
+    executor.submit(toy_task(toy_trial(seed=32), root))
+    assert collect(executor, 1)[0].result.outcome is Outcome.COMPLETED
+    os.kill(pid, 0)
+
+
+def test_the_kernel_refusing_memory_is_told_as_such(executor, root):
+    executor.submit(toy_task(toy_trial("toy_hungry"), root))
+    (ended,) = collect(executor, 1)
+    assert ended.failure.kind is FailureKind.OOM
+    assert ended.failure.message.startswith("MemoryError")
+
+
+def test_an_attempt_that_is_over_its_time_checkpoints_and_one_that_hangs_is_killed(executor, root, monkeypatch):
+    monkeypatch.setattr(ray_attempts, "GRACE", 1.0)
+    slow, hanging = toy_trial(seed=33, steps=100_000), toy_trial("toy_hang", seed=34)
+    for trial in (slow, hanging):
+        executor.submit(replace(toy_task(trial, root), seconds=1.0))
+        (ended,) = collect(executor, 1)
+        assert (ended.task.trial, ended.failure.kind) == (trial, FailureKind.TIMEOUT)
+        said = ended.failure.message
+        assert said.startswith("the 1 s of budget.trial_time were over")
+        assert said.endswith("did not stop: killed" if trial is hanging else "is stored")
+    assert Trials(root).checkpoint_step(slow.id) > 0
+    executor.submit(toy_task(hanging, root, attempt=2))
+    assert collect(executor, 1)[0].result.outcome is Outcome.COMPLETED
+
+
+def test_a_trial_is_checked_again_if_its_process_dies_meanwhile(executor):
+    assert executor.preflight([toy_trial("toy_unlucky"), toy_trial()]) == []
+    (problem,) = executor.preflight([toy_trial("toy_impossible")])
+    assert "one too many" in problem
 
 
 def test_workers_are_not_niced_and_import_what_the_driver_imports(executor):

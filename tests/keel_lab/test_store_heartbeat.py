@@ -87,6 +87,30 @@ def test_an_expired_one_is_taken_over(root):
         assert holder(root, "t")["pid"] == os.getpid()
 
 
+@pytest.mark.parametrize("hours", [-2, 2], ids=["set back", "set forward"])
+def test_a_holder_whose_clock_jumped_is_not_taken_for_dead(root, hours):
+    def beats():
+        while not stop.wait(0.002):
+            lease_of(root, beat=time.time() + 3600 * hours)
+
+    stop = threading.Event()
+    lease_of(root, beat=time.time() + 3600 * hours)
+    thread = threading.Thread(target=beats)
+    thread.start()
+    try:
+        with pytest.raises(UsageError, match="pid 7 on host far"):
+            hold(root, "t", Pulse(interval=0.2, expiry=30.0, settle=0.0)).__enter__()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_dead_holder_whose_clock_was_ahead_does_not_hold_for_hours(root):
+    lease_of(root, beat=time.time() + 7200)
+    with hold(root, "t", FAST):
+        assert holder(root, "t")["pid"] == os.getpid()
+
+
 @pytest.mark.parametrize("content", [b"torn", b'{"schema": 1}'])
 def test_a_damaged_one_is_free(root, content):
     root.write(PATH, content)

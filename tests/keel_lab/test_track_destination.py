@@ -102,7 +102,7 @@ def test_the_address_opens_the_charts_of_the_trials():
     assert page == "http://host:5000/#/experiments/7/runs"
     values = {key: value[0] for key, value in parse_qs(query).items()}
     assert values["compareRunsMode"] == "CHART"
-    assert values["searchFilter"] == 'tags.kind = "trial"'
+    assert values["viewStateShareKey"] == "keel-lab-curves"
     assert ui_command("http://host:5000") is None
     assert ui_command("sqlite:////my store/m.db") == "mlflow ui --backend-store-uri 'sqlite:////my store/m.db'"
 

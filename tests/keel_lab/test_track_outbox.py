@@ -6,8 +6,8 @@ from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.track import outbox as module
-from keel_lab.track.mirror import Record
 from keel_lab.track.outbox import Outbox, Work
+from keel_lab.track.record import Record
 
 
 def record(trial_id, outcome=Outcome.COMPLETED, status=Status.HEALTHY):
@@ -30,7 +30,7 @@ def test_a_run_starts_before_it_lives_and_lives_before_it_ends():
     outbox.put_live("a", [(1, 0, {"loss": 1.0})])
     outbox.put_start("a")
     outbox.put_record("b", record("b"))
-    outbox.put_summary({}, {})
+    outbox.put_summary({}, {}, {})
     kinds = []
     for _ in range(4):
         kinds.append(outbox.take(0.0).kind)
@@ -126,12 +126,12 @@ def test_failed_live_points_are_dropped_and_a_newer_summary_wins():
     outbox = Outbox()
     outbox.put_live("a", [(1, 0, {})])
     outbox.failed(outbox.take(0.0), "away", answers=False)
-    outbox.put_summary({"old": b""}, {})
+    outbox.put_summary({"old": b""}, {}, {})
     old = outbox.take(0.0)
-    outbox.put_summary({"new": b""}, {})
+    outbox.put_summary({"new": b""}, {}, {})
     outbox.failed(old, "away", answers=False)
     work = outbox.take(0.0)
-    assert work == Work("summary", payload=({"new": b""}, {}))
+    assert work == Work("summary", payload=({"new": b""}, {}, {}))
 
 
 def test_what_is_in_hand_when_time_is_up_counts_as_undelivered():

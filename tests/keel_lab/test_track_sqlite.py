@@ -17,7 +17,8 @@ from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.executor import Progress
 from keel_lab.settings import ModelSettings, RampSchedule, TrainSettings
-from keel_lab.track.mlflow_tracker import NOTE_LIMIT, MlflowTracker, experiment_note
+from keel_lab.track.mlflow_tracker import MlflowTracker
+from keel_lab.track.note import NOTE_LIMIT, experiment_note
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
 
@@ -27,6 +28,8 @@ HEALTHY = Verdict(Status.HEALTHY, last_good_step=STEPS, last_good_lr=0.1, censor
 DIVERGED = Verdict(
     Status.DIVERGED, Mode.COLLAPSE, 31, 30, 0.02, learned=True, evidence={"sigma": math.nan, "rule": "cusum"}
 )
+
+BEHIND = Verdict(Status.DIVERGED, Mode.DEGRADATION, 12, 11, 0.004, learned=True, detector="siblings-1")
 
 
 class Cursor:
@@ -77,7 +80,9 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(root):
-    opening = MlflowTracker(SimpleNamespace(name="opening", spec={}, trials=()), str(root), uri_of(root), Cursor())
+    opening = MlflowTracker(
+        SimpleNamespace(name="opening", spec={}, trials=(), data=None), str(root), uri_of(root), Cursor()
+    )
     assert opening.close() == ()
     from mlflow.tracking import MlflowClient
 
@@ -101,7 +106,7 @@ class Rig:
             "grid": {"seed": [0, 1, 2]},
             "ramp": {"steps": STEPS},
         }
-        self.sweep = SimpleNamespace(name=name, spec=spec, trials=self.trials)
+        self.sweep = SimpleNamespace(name=name, spec=spec, trials=self.trials, data=None)
 
     def open(self, uri=None):
         return MlflowTracker(self.sweep, str(self.root), uri or uri_of(self.root), self.cursor)
@@ -339,6 +344,32 @@ def test_another_judgement_replaces_the_run(rig):
     assert len(rig.history(run, "train/loss")) == STEPS - 2
 
 
+def test_a_trial_told_worse_beside_its_siblings_keeps_its_run_and_says_so_in_its_tags(rig):
+    one = rig.trials[0]
+    tracker = rig.open()
+    tracker.record(one, result_of(one, Outcome.COMPLETED, HEALTHY), HEALTHY, lambda: curve_of(one))
+    assert tracker.close() == ()
+    old = rig.runs()[one.name]
+    assert "verdict_alone" not in old.data.tags
+    again = rig.open()
+    again.record(one, result_of(one, Outcome.COMPLETED, HEALTHY), HEALTHY, lambda: curve_of(one), BEHIND)
+    assert again.close() == ()
+    run = rig.runs()[one.name]
+    assert run.info.run_id == old.info.run_id
+    assert (run.data.params["verdict"], run.data.params["mode"]) == ("healthy", "none")
+    told = {key: run.data.tags[key] for key in ("outcome", "verdict", "mode", "onset_step", "verdict_alone")}
+    assert told == {
+        "outcome": "completed",
+        "verdict": "diverged",
+        "mode": "degradation",
+        "onset_step": "12",
+        "verdict_alone": "healthy",
+    }
+    assert run.data.tags["max_lr_with_degradation"] == "0.004"
+    assert run.data.tags["mlflow.note.content"].endswith("Beside its siblings: diverged (degradation) from step 12.")
+    rig.assert_no_step_twice()
+
+
 def test_a_final_metric_that_changed_replaces_the_run_too(rig):
     one = rig.trials[0]
     for onset in (31, 30):
@@ -467,6 +498,6 @@ def test_a_wrong_uri_is_refused_before_anything_runs(rig):
 
 
 def test_a_long_sweep_file_is_cut_in_the_description():
-    note = experiment_note("Why?", "\n".join(f"key{i}: {i}" for i in range(2000)))
+    note = experiment_note("Why?", "\n".join(f"key{i}: {i}" for i in range(2000)), {"there": "#/x"}, "/store")
     assert len(note) <= NOTE_LIMIT
-    assert note.endswith("sweep.yaml of the summary run\n```\n")
+    assert note.endswith("# ... the rest: sweep.yaml\n```\n")

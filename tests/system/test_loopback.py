@@ -8,23 +8,10 @@ import re
 import subprocess
 from pathlib import Path
 
+from benchmarks.chaos_faults import descendants
 from keel_lab.schedule.ray_executor import RayExecutor
 from keel_lab.store.root import Root
 from tests.toy_sweep import toy_task, toy_trial
-
-
-def descendants(pid: int) -> set[int]:
-    """The process and all below it, from /proc."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            continue
-    family = {pid}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return family
 
 
 def test_every_listening_socket_of_ray_is_on_loopback_and_asks_for_a_token(tmp_path):
@@ -33,7 +20,7 @@ def test_every_listening_socket_of_ray_is_on_loopback_and_asks_for_a_token(tmp_p
         executor.submit(toy_task(toy_trial(), Root.open(tmp_path / "store")))
         while executor.next_done(0.5) is None:  # a worker is up, with its port
             pass
-        processes = descendants(os.getpid())
+        processes = descendants(os.getpid()) | {os.getpid()}
         listing = subprocess.run(["ss", "-H", "-tulnp"], capture_output=True, text=True, check=True).stdout
         raylets = [pid for pid in processes if b"/raylet\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         environment = Path(f"/proc/{raylets[0]}/environ").read_bytes()
