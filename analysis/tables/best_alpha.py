@@ -27,9 +27,7 @@ def by_shape(lines: Sequence[AlphaLine], names: str) -> Table | None:
     return Table(
         title=f"Best alpha by final loss: {names}",
         stub=("architecture", *(("axes",) if telling else ())),
-        groups=(
-            Group("", ("best alpha", "in units of L", "loss there", "not told apart from it", "each seed's best")),
-        ),
+        groups=(Group("", ("best alpha", "alpha / L", "loss there", "not told apart from it", "each seed's best")),),
         rows=tuple(
             (line.architecture, *((words_of(line.axes, telling),) if telling else ()), *_best(line)) for line in told
         ),
