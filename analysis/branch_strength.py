@@ -107,7 +107,8 @@ class AlphaLine:
         """The best row by each seed that every row has."""
         told = [row for row in self.rows if row.losses]
         shared = [seeds for seeds in told[0].losses if all(seeds in row.losses for row in told)] if told else []
-        return {seeds: min(told, key=lambda row, at=seeds: (row.losses[at], row.alpha)) for seeds in shared}
+        lowest = {seeds: min((row.losses[seeds], row.alpha, at) for at, row in enumerate(told)) for seeds in shared}
+        return {seeds: told[at] for seeds, (_, _, at) in lowest.items()}
 
 
 def loss(row: AlphaRow) -> Mean | None:

@@ -44,7 +44,7 @@ class Reading:
 
     Attributes:
         state: `completed` or `diverged` once a result is stored, `failed` if only failed attempts are, `skipped` if a
-            lower LR diverged and the sweep runs none above it, else `not_run`.
+            lower LR diverged and the sweep runs none above it, or a search's pruner cut it, else `not_run`.
         result: None unless a result is stored.
         verdict: under the sweep's own thresholds; None without a result.
         max_lr: what `verdict` says of Max LR; None without a result, or for a schedule whose LR does not ramp.
@@ -143,6 +143,10 @@ def read(names: Sequence[str], root: Root) -> list[SweepReadings]:
         ]
         if stored.skips_above_divergence:
             readings = _skipped(readings)
+        readings = [
+            replace(one, state="skipped") if one.result is None and one.planned.trial.id in stored.cut else one
+            for one in readings
+        ]
         own = [one for one in readings if one.planned.role is Role.TRIAL]
         beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
         found.append(SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside))

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from benchmarks.chaos_faults import FAULTS, MOUNTED, Fault, Scene, build_clock
+from benchmarks.chaos_faults import FAULTS, MOUNTED, SOON, Fault, Scene, build_clock
 from keel_lab.store.committed import read_file, read_result
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import Sweeps
@@ -43,14 +43,9 @@ divergence: {confirm_samples: 20}
 resources: {cpus: 1, memory: 64MiB}
 siblings: {reference: false}
 """
-SOON = {  # Ray notices a dead raylet in seconds, not in a quarter of a minute
-    "RAY_health_check_initial_delay_ms": "500",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
-}
 EXPECTED = {0, 1, 2, 3, 130, 143, -9}  # exit codes of drivers that things are done to
-WITHOUT_RAY = 0.5  # of the drivers
+PACE = 0.05  # seconds a step
+WITHOUT_RAY = 0.25  # of the drivers
 DAMAGES = 5  # to what is stored, where a sweep is complete before all faults have struck
 REPORTS = ("text", "csv", "json")
 
@@ -58,7 +53,7 @@ REPORTS = ("text", "csv", "json")
 class Chaos:
     """One sweep and all that is done to it."""
 
-    def __init__(self, folder: Path, faults: int, seed: int, library: Path | None) -> None:
+    def __init__(self, folder: Path, faults: int, seed: int, library: Path) -> None:
         self._random = random.Random(seed)
         self._folder, self._left = folder, faults
         place = folder / "place"
@@ -68,8 +63,10 @@ class Chaos:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place], check=True)
         offset = folder / "offset"
         offset.write_text("0")
-        clock = {} if library is None else {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
-        self._environment = {**SOON, **clock, "CHAOS_SLEEP": "0.02"}
+        # Ray keeps its clock: its waits hang where only the processes' clock is off, and not the kernel's as well.
+        clock = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
+        pace = {"CHAOS_SLEEP": str(PACE)}
+        self._environment = {"ray": {**SOON, **pace}, "local": {**clock, **pace}}
         self.scene = Scene(self._random, place, place / "store", offset, mounted, self._rival)
         self.done: Counter[str] = Counter()
         self.drivers: Counter[str] = Counter()
@@ -83,7 +80,10 @@ class Chaos:
             calm = self._start_and_strike() == 0 and before == 0
 
     def close(self) -> None:
-        """Unmounts."""
+        """Ends the driver, if one is left, and unmounts."""
+        if self.scene.driver is not None:
+            self.scene.driver.kill()
+            self.scene.driver.wait()
         if self.scene.mounted:
             subprocess.run(["umount", "-l", self.scene.place], check=True)
 
@@ -92,10 +92,10 @@ class Chaos:
         log = self._folder / "stderr.txt"
         with log.open("w") as sink:
             driver = self.scene.driver = keel_lab(
-                self._folder, self.scene.store, self._words(), executor, self._environment, sink
+                self._folder, self.scene.store, self._words(), executor, self._environment[executor], sink
             )
         self.drivers[executor] += 1
-        _wait(lambda: driver.poll() is not None or "started" in log.read_text())
+        _wait(lambda: driver.poll() is not None or "started" in log.read_text(), log)
         while self._left and driver.poll() is None:
             time.sleep(self._random.uniform(0.05, 0.8))
             if driver.poll() is None and self._strike(executor).ends:
@@ -128,10 +128,13 @@ class Chaos:
             time.sleep(0.05)
         self.done[fault.name] += 1
         self._left -= 1
+        sys.stderr.write(f"{sum(self.done.values())}: {fault.name}\n")
         return fault
 
     def _rival(self) -> int:
-        rival = keel_lab(self._folder, self.scene.store, self._words(), "local", self._environment, subprocess.DEVNULL)
+        rival = keel_lab(
+            self._folder, self.scene.store, self._words(), "local", self._environment["local"], subprocess.DEVNULL
+        )
         return rival.wait(PATIENCE)
 
 
@@ -198,11 +201,11 @@ def compare(folder: Path, calm: Path, shaken: Path) -> str:
     )
 
 
-def _wait(true: Callable[[], bool]) -> None:
+def _wait(true: Callable[[], bool], log: Path) -> None:
     until = time.monotonic() + PATIENCE
     while not true():
         if time.monotonic() > until:
-            raise SystemExit("a driver never began")
+            raise SystemExit(f"a driver never began and said:\n{log.read_text()}")
         time.sleep(0.05)
 
 

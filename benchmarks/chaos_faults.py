@@ -15,6 +15,12 @@ from typing import NamedTuple
 
 CLOCK_SOURCE = Path(__file__).with_name("jumping_clock.c")
 DAY = 24 * 3600  # seconds
+SOON = {  # Ray notices a dead raylet in seconds, not in a quarter of a minute
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "3",
+}
 
 
 class Fault(NamedTuple):
@@ -24,7 +30,8 @@ class Fault(NamedTuple):
         weight: how often it is drawn, beside the others.
         strike: does it; says whether there was something to do it to.
         ends: whether the driver is expected to end by it.
-        needs: `ray` for what only a driver with Ray has, `driver` for any driver, `` for what hits the storage alone.
+        needs: `ray` for what only a driver with Ray has, `local` for one without, `driver` for any, "" for what hits
+            the storage alone.
     """
 
     name: str
@@ -90,7 +97,7 @@ def kill(title: str, number: int) -> Callable[[Scene], bool]:
 
 def freeze(scene: Scene) -> bool:
     """A worker that stands still for a second, as on a machine that swaps."""
-    pid = scene.process("ray::_attempt")
+    pid = scene.process("ray::run_attempt")
     if pid is None:
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -172,20 +179,20 @@ def clock(scene: Scene) -> bool:
     return True
 
 
-WORKER = "ray::_attempt"
+WORKER = "ray::run_attempt"
 FAULTS = (
     Fault("worker SIGKILL", 5, kill(WORKER, signal.SIGKILL), needs="ray"),
     Fault("worker SIGTERM", 4, kill(WORKER, signal.SIGTERM), needs="ray"),
     Fault("worker stopped for a second", 2, freeze, needs="ray"),
     Fault("raylet SIGKILL", 0.6, kill("/raylet", signal.SIGKILL), needs="ray"),
-    Fault("driver SIGKILL", 2, lambda scene: scene.signal(signal.SIGKILL), ends=True, needs="driver"),
-    Fault("driver Ctrl-C", 1, lambda scene: scene.signal(signal.SIGINT), ends=True, needs="driver"),
+    Fault("driver SIGKILL", 1.5, lambda scene: scene.signal(signal.SIGKILL), ends=True, needs="driver"),
+    Fault("driver Ctrl-C", 0.7, lambda scene: scene.signal(signal.SIGINT), ends=True, needs="driver"),
     Fault(
-        "driver Ctrl-C twice", 1, lambda scene: scene.signal(signal.SIGINT, signal.SIGINT), ends=True, needs="driver"
+        "driver Ctrl-C twice", 0.7, lambda scene: scene.signal(signal.SIGINT, signal.SIGINT), ends=True, needs="driver"
     ),
-    Fault("driver SIGTERM", 1, lambda scene: scene.signal(signal.SIGTERM), ends=True, needs="driver"),
+    Fault("driver SIGTERM", 0.7, lambda scene: scene.signal(signal.SIGTERM), ends=True, needs="driver"),
     Fault("second driver", 0.6, lambda scene: scene.rival() == 2, needs="driver"),
-    Fault("clock set", 3, clock),
+    Fault("clock set", 3, clock, needs="local"),
     Fault("result torn", 1.5, tear("trials/*/result.json")),
     Fault("curve damaged", 1.5, flip("trials/*/curve*.parquet")),
     Fault("curve lost", 1, lose("trials/*/curve*.parquet")),

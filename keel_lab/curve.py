@@ -5,6 +5,7 @@ Seconds are kept apart (`timing.parquet`): the curve holds only what an equal ru
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -125,6 +126,7 @@ def _version() -> dict[str, str]:
     return {"keel_lab_schema": str(SCHEMA)}
 
 
+@functools.cache
 def _schema() -> pa.Schema:
     import pyarrow as pa
 

@@ -25,10 +25,10 @@ name: toys
 protocol: ramp
 trainer: tests.toy_trainer
 grid:
-  architecture: [ARCHITECTURE]
+  architecture: [toy]
   depth: {blocks: [4]}
-  seed: {linear: [1, SEEDS, SEEDS]}
-ramp: {shape: log, from_lr: 1e-4, peak_lr: 0.1, steps: 200}
+  seed: SEEDS
+ramp: {shape: log, from_lr: 1e-4, peak_lr: 0.1, steps: STEPS}
 resources: {cpus: 1, memory: 64MiB}
 siblings: {reference: false}
 """
@@ -37,15 +37,13 @@ siblings: {reference: false}
 class DrivenSweep:
     """A sweep file in a folder, its storage (by default beside it), and whoever runs it."""
 
-    def __init__(self, folder: Path, store: Path | None = None, *, seeds: int = 6, architecture: str = "toy") -> None:
+    def __init__(self, folder: Path, store: Path | None = None, *, seeds: int = 6, steps: int = 200) -> None:
         self.folder = folder
         self.store = folder / "store" if store is None else store
         self.side = folder / "side"
         folder.mkdir(parents=True, exist_ok=True)
-        text = SWEEP.replace("ARCHITECTURE", architecture)
-        if seeds > 1:
-            text = text.replace("{linear: [1, SEEDS, SEEDS]}", str(list(range(1, seeds + 1))))
-        (folder / "toys.yaml").write_text(text.replace("{linear: [1, SEEDS, SEEDS]}", "[1]"))
+        text = SWEEP.replace("SEEDS", str(list(range(1, seeds + 1)))).replace("STEPS", str(steps))
+        (folder / "toys.yaml").write_text(text)
 
     def start(self, *words: str, sleep: float = 0.0, **environment: str) -> subprocess.Popen[str]:
         """`keel-lab WORDS` on this storage, without tracking; standard error goes to a file."""

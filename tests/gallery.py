@@ -27,7 +27,7 @@ from tests.command_line import TOYS
 
 DATA = Path(__file__).parent / "data" / "gallery"
 FILES, COMMANDS = DATA / "files.yaml", DATA / "commands.yaml"
-BASES = {name: (DATA / f"{name}.yaml").read_text() for name in ("sweep", "grid")}
+BASES = {name: (DATA / f"{name}.yaml").read_text() for name in ("sweep", "grid", "search")}
 VARIABLES = ("KEEL_LAB_STORAGE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS")
 
 

@@ -5,11 +5,12 @@ What a trial does beside that is named by its architecture (see `_misbehave`). O
 above `slow_peak`), and above which peak it never learns (`stall_peak`).
 With
 KEEL_TOY_BAD_NODE set every trial fails at once. KEEL_TOY_SLEEP is how many seconds a step takes. Each start appends a
-line to KEEL_TOY_SIDE/TRIAL_ID, to be counted.
+line to KEEL_TOY_SIDE/TRIAL_ID, to be counted. With KEEL_TOY_HOLD_AFTER=N all starts after the first N take no step.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import math
@@ -107,7 +108,12 @@ def _step(trial: Trial, step: int, memory: float, broken: bool) -> tuple[Step, f
 
 
 def _process() -> dict[str, object]:
-    return {"runs_here": runs_here, "pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    return {
+        "runs_here": runs_here,
+        "pid": os.getpid(),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
 
 
 def _note_start(trial: Trial, report: Report) -> bool:
@@ -118,7 +124,18 @@ def _note_start(trial: Trial, report: Report) -> bool:
     first = not starts(Path(side), trial.id)
     with (Path(side) / trial.id).open("a") as file:
         file.write(f"{report.resume.step if report.resume else 0}\n")
+    if "KEEL_TOY_HOLD_AFTER" in os.environ and _number(Path(f"{side}.order")) > int(os.environ["KEEL_TOY_HOLD_AFTER"]):
+        time.sleep(3600)
     return first
+
+
+def _number(order: Path) -> int:
+    """The number of this start among those of all processes, from 1."""
+    with order.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(".")
+        file.flush()
+        return order.stat().st_size
 
 
 def _misbehave(trial: Trial, step: int, first: bool) -> None:

@@ -49,6 +49,8 @@ def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
             axes.set_xscale("log", base=2)
             if log:
                 axes.set_yscale("log")
+            elif len(shapes) > 1:  # what breaks lies a hundred times as far off as what differs
+                axes.set_yscale("symlog", linthresh=0.02)
             axes.set_xlabel("alpha in units of L")
             axes.set_title(title, fontsize=9.5, fontweight="bold")
         panels[0].legend(loc="best", frameon=False)
@@ -63,7 +65,7 @@ def _panels(lines: Sequence[AlphaLine], *, relative: bool) -> list[Panel]:
     """Those for which there is a point."""
     panels: list[Panel] = [
         ("Max LR", lambda line, row: _max_lr(row), True),
-        ("loss at best LR, above alpha = L", _relative, False)
+        ("loss above that at alpha = L, nats a token", _relative, False)
         if relative
         else ("loss at best LR, nats a token", lambda line, row: _loss(row), False),
         ("branch / stream after training", lambda line, row: _strength(row), True),
@@ -84,6 +86,7 @@ def _line(
         marker=mark,
         markersize=4.5,
         linewidth=1.2,
+        linestyle="--" if index >= len(COLOURS) else "-",
         elinewidth=0.8,
         capsize=2,
         label=name.replace("$", r"\$"),

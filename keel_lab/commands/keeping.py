@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--keep",
-    type=click.Choice(["none", "last"]),
+    type=click.Choice(["none", "last", "best"]),
     default="last",
     show_default=True,
-    help="last: keep each trial's last checkpoint, delete those for forks; none: delete both.",
+    help="last: keep each trial's last checkpoint, delete those for forks; best: that of each cell's best trial only; "
+    "none: keep none.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @STORAGE

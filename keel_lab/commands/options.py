@@ -45,6 +45,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="local: in this process.",
         ),
+        click.option(
+            "--progress",
+            type=click.Choice(["auto", "table", "lines", "line"]),
+            default="auto",
+            show_default=True,
+            help="While it runs: a table of cells, a line an event, or one line in all.",
+        ),
         FORMAT,
         STORAGE,
     ):

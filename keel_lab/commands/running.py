@@ -72,6 +72,12 @@ def _launch(opened: OpenedSweep, root: Root, options: dict[str, Any], again: fro
 
     most = 1 if options["fail_fast"] else options["max_failures"]
     chosen = LaunchOptions(
-        options["executor"], options["ray_address"], options["tracking"], again, most, options["runtime_env"]
+        options["executor"],
+        options["ray_address"],
+        options["tracking"],
+        again,
+        most,
+        options["runtime_env"],
+        options["progress"],
     )
     return launch(opened, root, chosen, options["form"], lambda table: click.echo(table, nl=False)).exit_code

@@ -140,7 +140,7 @@ class Expansion:
         if self._chosen is not None:
             section["lr"] = 1.0  # until the cell is known
         share = section.pop("warmup", None)
-        if share is not None and "schedule.warmup_steps" not in values:
+        if share is not None:
             section["warmup_steps"] = quantity.warmup_steps(share, section["steps"])
         return GridSchedule(**section)
 

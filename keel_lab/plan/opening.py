@@ -49,6 +49,8 @@ class OpenedSweep:
         spec = self.spec.to_json()
         if "text" not in self.spec.data:  # else the same sweep, run from another checkout, would be another one
             spec["folder"] = "."
+        if self.points is not None:
+            spec["points_to_ask"] = sum(self.points.most(cell) for cell in self.points.cells)
         return StoredSweep(
             name=self.spec.name,
             spec=spec,

@@ -77,6 +77,10 @@ class Audience:
         self._guard("tracking", lambda: self._tracker.failed(planned, failure))
         self._guard("display", lambda: self._display.failed(planned, failure))
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """See `Display.cut`."""
+        self._guard("display", lambda: self._display.cut(planned))
+
     def note(self, text: str) -> None:
         """See `Display.note`."""
         self._guard("display", lambda: self._display.note(text))

@@ -79,7 +79,7 @@ class CellVerdicts:
         assert self._awaited is not None
 
     def of(self, planned: PlannedTrial) -> Verdict | None:
-        """What an earlier run said of it beside its siblings, if that says more than the trial by itself."""
+        """What is known of it beside its siblings so far, if that says more than the trial by itself."""
         return self._worse.get(planned.trial.id)
 
     def settled(self, planned: PlannedTrial) -> None:
@@ -91,6 +91,11 @@ class CellVerdicts:
                 missing &= self._lacks(waiting)
             if not missing:
                 self._ready.append(waiting)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `next` has something to do."""
+        return bool(self._ready)
 
     def next(self) -> Judged | None:
         """Judges one of those whose siblings are all in; what says more than the trial by itself is returned."""
@@ -130,7 +135,11 @@ class CellVerdicts:
         if verdict is None:
             return None
         self._new[planned.trial.id] = self._known[planned.trial.id] = verdict
-        return (planned, verdict) if self._says_more(planned, verdict) else None
+        self._worse.pop(planned.trial.id, None)
+        if not self._says_more(planned, verdict):
+            return None
+        self._worse[planned.trial.id] = verdict
+        return planned, verdict
 
     def _lacks(self, planned: PlannedTrial) -> set[str]:
         return {one for one in (planned.trial.id, *self._beside.siblings(planned)) if one not in self._settled}

@@ -32,6 +32,11 @@ class DeferredExecutor:
         return self._executor
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is an executor."""
+        return self._executor is not None
+
+    @property
     def slots(self) -> int:
         """See `Executor.slots`; one before there is an executor."""
         return 1 if self._executor is None else self._executor.slots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -22,11 +23,12 @@ from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
-from keel_lab.schedule.progress import open_display
+from keel_lab.schedule.progress import Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
+from keel_lab.search import best
 from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
@@ -51,6 +53,7 @@ class LaunchOptions:
         again: ids of the trials to run, whose failed attempts are forgotten; None for all that are left.
         max_failures: instead of the sweep's `budget.max_failures`.
         runtime_env: a YAML file: what workers of a running Ray cluster are to have, instead of the driver's code.
+        progress: what is shown meanwhile, see `progress.MODES`.
     """
 
     executor: str = "ray"
@@ -59,6 +62,7 @@ class LaunchOptions:
     again: frozenset[str] | None = None
     max_failures: int | None = None
     runtime_env: str | None = None
+    progress: Mode = "auto"
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,20 @@ def launch(
             tracker = _tracker(sweep, root, uri)
             chosen = _chosen(sweep, root, options.again)
             budget = _budget(opened, options)
-            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=budget.skip_above_divergence)
+            skip = budget.skip_above_divergence
+            proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=skip, by_information=True)
             mirror = None
             if opened.points is not None:
                 proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
-            table = None if sys.stdout.isatty() else False  # whoever pipes our output wants lines
-            with closing(open_display(sys.stderr, table=table)) as display:
+            piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
+            mode: Mode = "lines" if piped else options.progress
+            with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
                 try:
                     summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
                 except StorageError as error:
                     raise _left(error, sweep, interrupts) from error
+            if executor.is_open:
+                gc.collect()  # what ran thousands of trials refers to itself; the report needs the room
         if mirror is not None:
             sweep = Sweeps(root).load(sweep.name)
             say(mirror.where() or mirror.warning or "")
@@ -219,7 +227,8 @@ def _finish(
             say(f"figure: {figure}")
         if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
             facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-            tracker.summary(reporting.markdown(), figures, {name: float(value) for name, value in facts.items()})
+            numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
+            tracker.summary(reporting.markdown(), figures, numbers)
     undelivered = tracker.close()
     for sentence in (*summary.warnings, *undelivered):
         say(sentence)
@@ -228,7 +237,9 @@ def _finish(
         say(where)
     for name, failure in summary.failures.items():
         say(f"failed: {name}: {failure.kind}: {failure.message}")
-    if summary.skipped:
+    if summary.skipped and "search" in sweep.spec:
+        say(f"{summary.skipped} cut by the pruner: not trained to their end")
+    elif summary.skipped:
         say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
     if summary.left or summary.failures:
         why = f" ({summary.reason})" if summary.reason else ""

@@ -11,7 +11,8 @@ from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import Cell, PlannedTrial, Role
 from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.progress import Pace, describe, describe_beside, progress
+from keel_lab.schedule.progress import describe, progress
+from keel_lab.schedule.standing import LAST, Prior, Standing, unknown
 from keel_lab.spec.label import duration_text
 
 if TYPE_CHECKING:
@@ -42,24 +43,20 @@ class _Row:
 class LiveTable:
     """A `Display` on a terminal."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], prior: Prior = unknown) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._console = Console(file=stream)
         self._live = Live(console=self._console, auto_refresh=False, transient=False, redirect_stdout=False)
-        self._trials: dict[str, PlannedTrial] = {}
+        self._standing = Standing(prior)
         self._rows: dict[Cell, _Row] = {}
         self._speed: dict[str, tuple[int, float]] = {}
-        self._pace = Pace((), {})
-        self._ended: set[str] = set()
         self._drawn = 0.0
 
     def begin(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
         """See `Display.begin`."""
-        self._trials = {planned.trial.id: planned for planned in trials}
-        self._pace = Pace(trials, reused)
-        self._ended = set(reused)
+        self._standing.begin(trials, reused)
         for planned in trials:
             row = self._rows.setdefault(planned.cell, _Row())
             row.trials += 1
@@ -72,46 +69,52 @@ class LiveTable:
 
     def joined(self, planned: PlannedTrial) -> None:
         """See `Display.joined`."""
-        self._trials[planned.trial.id] = planned
-        self._pace.joined(planned)
+        self._standing.joined(planned)
         self._rows.setdefault(planned.cell, _Row()).trials += 1
 
     def live(self, news: Sequence[Progress]) -> None:
         """See `Display.live`."""
-        self._pace.news(news)
+        self._standing.live(news)
         for item in news:
-            planned = self._trials.get(item.trial_id)
-            if planned is not None and item.trial_id not in self._ended:
-                self._rows[planned.cell].running[item.trial_id] = item
+            if item.trial_id in self._standing.running:
+                self._rows[self._standing.trials[item.trial_id].cell].running[item.trial_id] = item
                 if item.step:
                     self._speed.setdefault(item.trial_id, (item.step, time.monotonic()))
-        if time.monotonic() - self._drawn >= REDRAW_EVERY:
-            self._draw()
+        self._draw_if_due()
 
     def finished(self, planned: PlannedTrial, result: TrialResult) -> None:
         """See `Display.finished`."""
+        words = self._standing.finished(planned, result)
         row = self._end(planned)
         row.done += 1
         if planned.role is Role.TRIAL:
-            row.verdict = describe(result.verdict, planned.trial)
-        self._draw()
+            row.verdict = words
+        self._draw_if_due()
 
     def judged(self, planned: PlannedTrial, beside: Verdict) -> None:
         """See `Display.judged`."""
-        words = describe_beside(beside, planned.trial)
+        words = self._standing.judged(planned, beside)
         self._rows[planned.cell].verdict = words
         self.note(f"{planned.name}: {words}")
 
     def retried(self, planned: PlannedTrial, failure: Failure, attempt: int) -> None:
         """See `Display.retried`."""
-        self._rows[planned.cell].running.pop(planned.trial.id, None)
-        self._speed.pop(planned.trial.id, None)
+        self._standing.retried(planned)
+        self._end(planned)
         self.note(f"{planned.name}: {failure.kind}: {failure.message}; attempt {attempt} follows")
 
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """See `Display.failed`."""
+        self._standing.gave_up(planned)
         self._end(planned).failed += 1
         self.note(f"{planned.name}: failed, {failure.kind}: {failure.message}")
+
+    def cut(self, planned: PlannedTrial) -> None:
+        """See `Display.cut`."""
+        words = self._standing.cut(planned)
+        row = self._end(planned)
+        row.done, row.verdict = row.done + 1, words
+        self._draw_if_due()
 
     def note(self, text: str) -> None:
         """See `Display.note`."""
@@ -128,9 +131,11 @@ class LiveTable:
         row = self._rows[planned.cell]
         row.running.pop(planned.trial.id, None)
         self._speed.pop(planned.trial.id, None)
-        self._ended.add(planned.trial.id)
-        self._pace.ended(planned.trial.id)
         return row
+
+    def _draw_if_due(self) -> None:
+        if time.monotonic() - self._drawn >= REDRAW_EVERY:
+            self._draw()
 
     def _draw(self, *, whole: bool = False) -> None:
         self._drawn = time.monotonic()
@@ -138,24 +143,27 @@ class LiveTable:
 
     def _table(self, whole: bool) -> Table:
         from rich.table import Table
+        from rich.text import Text
 
-        eta = "" if whole else f", ETA {duration_text(self._pace.eta())}"
-        table = Table(title=f"{len(self._ended)}/{len(self._trials)} trials{eta}", title_justify="left")
+        table = Table(title=Text(self._standing.headline(eta=not whole)), title_justify="left", caption_justify="left")
         for name in ("cell", "state", "step", "loss", "verdict", "ETA"):
             table.add_column(name, justify="right" if name in ("step", "loss", "ETA") else "left", overflow="fold")
         rows = sorted(self._rows.items(), key=lambda item: not item[1].running)  # stable: running first
-        room = len(rows) if whole else max(1, self._console.height - _FRAME)
+        room = len(rows) if whole else max(1, self._console.height - _FRAME - LAST)
         for cell, row in rows[:room]:
             table.add_row(str(cell), row.state(), *self._numbers(row))
-        if len(rows) > room:
-            table.caption = f"and {len(rows) - room} more cells"
+        caption = [f"and {len(rows) - room} more cells"] if len(rows) > room else []
+        if not whole:
+            caption += self._standing.verdicts
+        if caption:
+            table.caption = Text("\n".join(caption))
         return table
 
     def _numbers(self, row: _Row) -> tuple[str, str, str, str]:
         if not row.running:
             return "", "", row.verdict, ""  # a cell's other seeds may still run: their numbers come first
         item = next(iter(row.running.values()))
-        steps = self._trials[item.trial_id].trial.schedule.steps
+        steps = self._standing.trials[item.trial_id].trial.schedule.steps
         first, since = self._speed.get(item.trial_id, (0, 0.0))
         gone = item.step - first
         left = steps - item.step

@@ -34,7 +34,7 @@ class LocalExecutor:
         several = max((trial.resources.workers for trial in trials), default=1)
         if several > 1:
             problems.append(
-                f"resources.workers: found {several}, but --executor local trains in one process: leave it out, or set "
+                f"resources.workers: found {several}, but --executor local trains in one process; leave it out, or set "
                 "workers: 1"
             )
         return problems

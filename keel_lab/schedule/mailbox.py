@@ -32,7 +32,7 @@ class LocalMailbox:
 
     def announce(self, news: Progress) -> bool:
         """See `Mailbox.announce`."""
-        self.news.append(news)
+        self.post(news)
         return self.stop_requested
 
     def post(self, news: Progress) -> bool:

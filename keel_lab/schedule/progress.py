@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Literal, Protocol
 
 from keel_lab.detect.agreement import named
 from keel_lab.detect.max_lr import max_lr
@@ -15,6 +13,17 @@ from keel_lab.result import Failure, TrialResult
 from keel_lab.schedule.executor import Progress
 from keel_lab.settings import RampSchedule
 from keel_lab.trial import Trial
+
+if TYPE_CHECKING:
+    from keel_lab.schedule.standing import Prior
+
+Mode = Literal["auto", "table", "lines", "line"]
+MODES: dict[Mode, str] = {
+    "auto": "table on a terminal, else lines",
+    "table": "a row a cell, redrawn in place",
+    "lines": "a line an event",
+    "line": "one line in all, overwritten in place",
+}
 
 
 class Display(Protocol):
@@ -41,6 +50,9 @@ class Display(Protocol):
     def failed(self, planned: PlannedTrial, failure: Failure) -> None:
         """A trial failed for good."""
 
+    def cut(self, planned: PlannedTrial) -> None:
+        """A search's pruner stopped a trial, which needs no more steps."""
+
     def note(self, text: str) -> None:
         """Something the user should know, as one sentence."""
 
@@ -48,12 +60,24 @@ class Display(Protocol):
         """Leaves the terminal as it was, below what was shown."""
 
 
-def open_display(stream: IO[str], *, table: bool | None = None) -> Display:
-    """A live table if `stream` is a terminal (or `table` says so), plain lines otherwise."""
-    from keel_lab.schedule.live_table import LiveTable
-    from keel_lab.schedule.plain_lines import PlainLines
+def open_display(stream: IO[str], mode: Mode = "auto", prior: Prior | None = None) -> Display:
+    """The display of that name; `auto` is the table if `stream` is a terminal, the lines otherwise.
 
-    return LiveTable(stream) if (stream.isatty() if table is None else table) else PlainLines(stream)
+    Args:
+        stream: where it is shown.
+        mode: see `MODES`.
+        prior: seconds a step of trials, by id, as measured in earlier runs.
+    """
+    from keel_lab.schedule.live_table import LiveTable
+    from keel_lab.schedule.one_line import OneLine
+    from keel_lab.schedule.plain_lines import PlainLines
+    from keel_lab.schedule.standing import unknown
+
+    prior = prior or unknown
+    if mode == "line":
+        return OneLine(stream, prior)
+    table = mode == "table" or (mode == "auto" and stream.isatty())
+    return LiveTable(stream, prior) if table else PlainLines(stream, prior=prior)
 
 
 def describe(verdict: Verdict, trial: Trial) -> str:
@@ -79,42 +103,3 @@ def progress(item: Progress, steps: int) -> str:
         return "starting"
     held = f" +{item.step - steps} held" if item.step > steps else ""
     return f"{min(item.step, steps)}/{steps}{held}"
-
-
-class Pace:
-    """How far a sweep is, in steps, and when it will be done at the rate of this run."""
-
-    def __init__(self, trials: Sequence[PlannedTrial], reused: Mapping[str, TrialResult]) -> None:
-        self._left = {planned.trial.id: planned.trial.schedule.steps for planned in trials}
-        self._at: dict[str, int] = {}
-        self._done = 0
-        self._began: float | None = None
-        for trial_id in reused:
-            self._left.pop(trial_id, None)
-
-    def joined(self, planned: PlannedTrial) -> None:
-        """One trial more."""
-        self._left[planned.trial.id] = planned.trial.schedule.steps
-
-    def news(self, news: Sequence[Progress]) -> None:
-        """Counts steps; a resumed trial's first news only say where it stands."""
-        for item in news:
-            if item.step > 0 and item.trial_id in self._left:
-                if self._began is None:  # the first step: what came before were imports, paid once a worker
-                    self._began = time.monotonic()
-                self._done += max(0, item.step - self._at.get(item.trial_id, item.step))
-                self._at[item.trial_id] = item.step
-
-    def ended(self, trial_id: str) -> None:
-        """A trial needs no more steps."""
-        self._left.pop(trial_id, None)
-        self._at.pop(trial_id, None)
-
-    def eta(self) -> float:
-        """Seconds until all is done; NaN if unknown."""
-        left = sum(max(0, steps - self._at.get(trial_id, 0)) for trial_id, steps in self._left.items())
-        if not left:
-            return 0.0
-        if self._began is None or not self._done:
-            return math.nan
-        return left * (time.monotonic() - self._began) / self._done

@@ -13,6 +13,7 @@ from keel_lab.plan.siblings import forks_of, reference_of
 from keel_lab.plan.skipping import family_of, peak_of
 from keel_lab.result import TrialResult
 from keel_lab.schedule.executor import Progress
+from keel_lab.schedule.information import InformationOrder
 from keel_lab.settings import ALONE, RampSchedule, SiblingSettings
 from keel_lab.store.points import Point
 from keel_lab.trial import Trial
@@ -30,8 +31,8 @@ class Proposer(Protocol):
     def failed(self, planned: PlannedTrial) -> None:
         """Hears that a trial it proposed will have no outcome."""
 
-    def stopped(self, planned: PlannedTrial) -> None:
-        """Hears that a trial was stopped on its way, and has no outcome now."""
+    def stopped(self, planned: PlannedTrial) -> bool:
+        """Hears that a trial was stopped on its way; whether that was its own wish, so that it needs no more steps."""
 
     def hear(self, news: Progress) -> Iterable[str]:
         """Hears of a running trial; the ids of trials that are to be stopped now."""
@@ -47,31 +48,38 @@ class Proposer(Protocol):
 
 
 class ListProposer:
-    """Every trial of a plan, once, in the plan's order; a ramp after its reference, and then the forks it calls for.
+    """Every trial of a plan, once; a ramp after its reference, and then the forks it calls for.
 
     Args:
         trials: the plan.
         siblings: which runs stand beside each ramp.
         skip_above: see `Budget.skip_above_divergence`; then the LRs of a family run one after the other, from the
             lowest, since each decides whether the next one runs.
+        by_information: in the order of `InformationOrder`, else in the plan's.
     """
 
     def __init__(
-        self, trials: Iterable[PlannedTrial], siblings: SiblingSettings = ALONE, *, skip_above: bool = False
+        self,
+        trials: Iterable[PlannedTrial],
+        siblings: SiblingSettings = ALONE,
+        *,
+        skip_above: bool = False,
+        by_information: bool = False,
     ) -> None:
         planned = list(trials)
-        self._left = deque(sorted(planned, key=peak_of) if skip_above else planned)
+        ordered = by_information and not skip_above
+        self._order = InformationOrder(planned if ordered else ())
+        self._left = deque(() if ordered else sorted(planned, key=peak_of) if skip_above else planned)
         self._siblings = siblings
         self._skip_above = skip_above
         self._lost: dict[Hashable, float] = {}  # by family, the lowest LR that diverged
         self._below = _next_lower(self._left) if skip_above else {}
-        self._open = {planned.trial.id for planned in self._left}  # whose outcome is not known yet
+        self._open = {one.trial.id for one in planned}  # whose outcome is not known yet
         self._waiting: dict[str, list[PlannedTrial]] = {}
 
     def ask(self) -> PlannedTrial | None:
         """See `Proposer.ask`."""
-        while self._left:
-            planned = self._left.popleft()
+        while (planned := self._left.popleft() if self._left else self._order.pop()) is not None:
             if self._lost and peak_of(planned) > self._lost.get(family_of(planned), math.inf):
                 self._release(planned)
                 continue
@@ -84,6 +92,7 @@ class ListProposer:
     def tell(self, planned: PlannedTrial, result: TrialResult, verdict: Verdict) -> None:
         """See `Proposer.tell`."""
         self._release(planned)
+        self._order.tell(planned, verdict)
         if self._skip_above and verdict.status is Status.DIVERGED and peak_of(planned):
             family = family_of(planned)
             self._lost[family] = min(peak_of(planned), self._lost.get(family, math.inf))
@@ -94,9 +103,11 @@ class ListProposer:
     def failed(self, planned: PlannedTrial) -> None:
         """See `Proposer.failed`. A ramp whose reference failed runs without one."""
         self._release(planned)
+        self._order.tell(planned, None)
 
-    def stopped(self, planned: PlannedTrial) -> None:
+    def stopped(self, planned: PlannedTrial) -> bool:
         """See `Proposer.stopped`: it is left for the next run."""
+        return False
 
     def hear(self, news: Progress) -> Iterable[str]:
         """See `Proposer.hear`: nothing is stopped."""

@@ -58,6 +58,10 @@ class RayCluster:
         alive = [node for node in self._ray.nodes() if node["Alive"]]
         return [node["Resources"] for node in alive if node["NodeID"] not in but_for]
 
+    def dead(self) -> set[str]:
+        """The ids of the nodes that were part of it and are no more."""
+        return {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
+
     def close(self) -> None:
         """Disconnects; a local Ray ends with all of its processes and files."""
         self._stdout.__exit__(None, None, None)

@@ -15,16 +15,26 @@ from typing import Any
 from keel_lab.errors import IncompleteError
 from keel_lab.result import Failure, FailureKind, TrialResult
 from keel_lab.schedule.executor import Finished, Progress, Task
-from keel_lab.schedule.limits import Limits, overtime, until_sigterm
+from keel_lab.schedule.limits import overtime
+from keel_lab.schedule.node_losses import NodeLosses
+from keel_lab.schedule.ray_attempts import Attempt, Attempts
 from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
-from keel_lab.schedule.ray_mailbox import DriverMailbox, RayMailbox
+from keel_lab.schedule.ray_mailbox import DriverMailbox, beside_driver
+from keel_lab.schedule.ray_tasks import (
+    NODE_LOST,
+    check_trial,
+    failure_of,
+    not_on,
+    remote,
+    run_attempt,
+    run_together,
+    with_demand,
+)
 from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
 SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
-NODE = "ray.io/node-id"  # the label that Ray gives every node
 PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
-GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +96,7 @@ class RayExecutor:
                 try:
                     problem = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    problem = f"{trial.architecture}, {trial.blocks} blocks: {_failure(error, '').message}"
+                    problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
                     if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
                         left.append(trial)
                         continue
@@ -101,12 +111,11 @@ class RayExecutor:
         mailbox = self._mailbox.for_trial()
         if task.trial.resources.workers == 1:
             ref = self._with(self._run, task.trial).remote(task, mailbox)
-        else:  # it only waits; Ray Train asks for what its workers need
-            places = self._places
-            ref = self._together.options(num_cpus=0, label_selector=places).remote(task, mailbox, places)
-        self._flight[task.trial.id] = (task, ref)
+        else:  # it only waits, here; Ray Train asks for what its workers need
+            options = self._together.options(num_cpus=0, scheduling_strategy=beside_driver())
+            ref = options.remote(task, mailbox, self._places(task.trial))
         done = self._done
-        ref.future().add_done_callback(lambda future: done.put((task, future)))
+        self._attempts.add(task, ref).add_done_callback(lambda future: done.put((task, future)))
 
     def next_done(self, timeout: float) -> Finished | None:
         """See `Executor.next_done`.
@@ -114,23 +123,28 @@ class RayExecutor:
         Raises:
             IncompleteError: if the Ray node of this process died, and is not ours to start again.
         """
+        if not self._lost:
+            self._mailbox.exchange(self._stop, frozenset(self._halted))
+            self._end_hanging()
+            self._give_up_on_lost_nodes()
         if self._lost:
             return self._lost.popleft()
-        self._mailbox.exchange(self._stop, frozenset(self._halted))
-        self._end_overdue()
         try:
             task, future = self._done.get(timeout=timeout)
         except queue.Empty:
+            return None
+        attempt = self._attempts.of(future, task)
+        if attempt is None:
             return None
         error = future.exception()
         if error is not None and self._is_our_end(error):
             self._start_again()
             return self._lost.popleft()
         outcome = future.result() if error is None else error
-        if task.trial.id not in self._nodes and not isinstance(outcome, TrialResult):
+        if not attempt.node and not isinstance(outcome, TrialResult):
             self._mailbox.catch_up(self._stop, frozenset(self._halted))
             self._take_news()
-        return self._finished(task, outcome)
+        return self._finished(attempt, outcome)
 
     def progress(self) -> Sequence[Progress]:
         """See `Executor.progress`."""
@@ -149,8 +163,7 @@ class RayExecutor:
 
     def avoid(self, node: str) -> bool:
         """See `Executor.avoid`. Ray places what is submitted from here on elsewhere, by the node's own label."""
-        others = self._cluster.nodes(but_for={*self._avoided, node})
-        if not capacity(others, self._resources):
+        if not capacity(self._cluster.nodes(but_for={*self._avoided, node}), self._resources):
             return False
         self._avoided.add(node)
         return True
@@ -163,40 +176,44 @@ class RayExecutor:
 
     def _begin(self) -> None:
         """What lives as long as one connection to Ray."""
-        self._run, self._preflight = _remote(_attempt), _remote(_check_trial)
-        self._together = _remote(_attempt_together)
+        self._run, self._preflight = remote(run_attempt), remote(check_trial)
+        self._together = remote(run_together)
         self._mailbox = DriverMailbox()
         self._done: queue.SimpleQueue[tuple[Task, Future[Any]]] = queue.SimpleQueue()
-        self._flight: dict[str, tuple[Task, Any]] = {}  # with its reference: Ray forgets a task whose one is gone
-        self._hosts: dict[str, str] = {}
-        self._nodes: dict[str, str] = {}
-        self._begun: dict[str, float] = {}
-        self._overdue: set[str] = set()
+        self._attempts = Attempts()
+        self._losses = NodeLosses(self._cluster)
 
-    def _finished(self, task: Task, outcome: TrialResult | Failure | BaseException) -> Finished:
-        trial_id = task.trial.id
-        self._halted.discard(trial_id)
-        for facts in (self._flight, self._begun):
-            facts.pop(trial_id, None)
-        host, node = self._hosts.pop(trial_id, ""), self._nodes.pop(trial_id, "")
+    def _finished(self, attempt: Attempt, outcome: TrialResult | Failure | BaseException) -> Finished:
+        self._attempts.end(attempt, died=not isinstance(outcome, TrialResult))
+        task, host = attempt.task, attempt.host
+        self._halted.discard(task.trial.id)
         if isinstance(outcome, TrialResult):
-            return Finished(task, result=outcome, node=node)
-        if trial_id in self._overdue:
-            self._overdue.discard(trial_id)
+            return Finished(task, result=outcome, node=attempt.node)
+        if attempt.overdue:
             outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
-        failure = outcome if isinstance(outcome, Failure) else _failure(outcome, host)
-        return Finished(task, failure=failure, node=node)
+        failure = outcome if isinstance(outcome, Failure) else failure_of(outcome, host)
+        return Finished(task, failure=failure, node=attempt.node)
 
-    def _end_overdue(self) -> None:
+    def _end_hanging(self) -> None:
         """Kills attempts that hang: those that take steps have stopped themselves when their time was over."""
         import ray
 
-        now = time.monotonic()
-        for trial_id, begun in self._begun.items():
-            task, ref = self._flight[trial_id]
-            if task.seconds is not None and now >= begun + task.seconds + GRACE and trial_id not in self._overdue:
-                self._overdue.add(trial_id)
-                ray.cancel(ref, force=True)
+        for attempt in self._attempts.hanging():
+            ray.cancel(attempt.ref, force=True)
+
+    def _give_up_on_lost_nodes(self) -> None:
+        """Takes what ran on them as failed, and queues again what nobody knows to run: it may be waiting there."""
+        import ray
+
+        if self._cluster.local:  # its one node's end is seen by what ran there
+            return
+        lost = self._losses.new()
+        for attempt in self._attempts if lost else ():
+            if attempt.node in lost:
+                self._lost.append(self._finished(attempt, Failure(FailureKind.PREEMPTED, NODE_LOST, attempt.host)))
+            elif not attempt.node:
+                ray.cancel(attempt.ref)
+                self.submit(attempt.task)
 
     def _is_our_end(self, error: BaseException) -> bool:
         """Whether the Ray of this very process is gone: its raylet was killed."""
@@ -213,28 +230,22 @@ class RayExecutor:
     def _start_again(self) -> None:
         """A new local Ray; whatever was in flight comes back as preempted."""
         logger.warning("the local Ray has died (was its raylet killed?); it is started again")
-        lost = [task for task, _ in self._flight.values()]
+        lost = list(self._attempts)
         terminate = signal.getsignal(signal.SIGTERM)
         self._cluster.close()
         self._cluster = RayCluster("local")
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in place
-        hosts = self._hosts
         self._begin()
-        for task in lost:
-            failure = Failure(
-                FailureKind.PREEMPTED, "the local Ray died, and was started again", hosts.get(task.trial.id, "")
-            )
-            self._lost.append(Finished(task, failure=failure))
+        for attempt in lost:
+            failure = Failure(FailureKind.PREEMPTED, "the local Ray died, and was started again", attempt.host)
+            self._lost.append(Finished(attempt.task, failure=failure))
 
     def _take_news(self) -> None:
         news = self._mailbox.take()
-        now = time.monotonic()
+        # an attempt on a lost node may still speak when that comes back
+        self._attempts.hear(item for item in news if not self._losses.known(str(item.info.get("node", ""))))
         for item in news:
-            if item.info.get("host") and item.trial_id in self._flight:
-                self._hosts[item.trial_id] = str(item.info["host"])
-                self._nodes[item.trial_id] = str(item.info.get("node", "")) or self._nodes.get(item.trial_id, "")
-                self._begun.setdefault(item.trial_id, now)
             self._halted.update(self._hear(item))
         self._news += news
 
@@ -245,55 +256,10 @@ class RayExecutor:
             raise refusal(nodes, resources)
 
     def _with(self, function: Any, trial: Trial) -> Any:
-        wanted = demand(trial.resources)
-        return function.options(
-            num_cpus=wanted["CPU"], num_gpus=wanted["GPU"], memory=wanted["memory"], label_selector=self._places
-        )
+        return with_demand(function, demand(trial.resources), self._places(trial))
 
-    @property
-    def _places(self) -> dict[str, str] | None:
-        return {NODE: f"!in({','.join(sorted(self._avoided))})"} if self._avoided else None
-
-
-def _remote(function: Any) -> Any:
-    import ray
-
-    return ray.remote(max_retries=0, max_calls=0)(function)  # max_calls: else a GPU task ends its worker
-
-
-def _attempt(task: Task, mailbox: RayMailbox) -> TrialResult | Failure:
-    from keel_lab.schedule.worker import attempt, limit_threads
-
-    limit_threads(task.trial.resources.cpus)
-    limits = Limits(task.seconds)
-    with until_sigterm(limits):
-        return attempt(task, mailbox, limits)
-
-
-def _attempt_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:
-    from keel_lab.schedule.ray_group import attempt
-
-    return attempt(task, mailbox, selector)
-
-
-def _check_trial(trial: Trial) -> str | None:
-    from keel_lab.schedule.worker import limit_threads, preflight
-
-    limit_threads(trial.resources.cpus)
-    return preflight(trial)
-
-
-def _failure(error: BaseException, host: str) -> Failure:
-    """What a task's death means: Ray names the kinds, and its long texts are cut to their first sentence."""
-    from ray import exceptions
-
-    if isinstance(error, exceptions.RayTaskError):  # our own code on the worker, such as a package that lacks there
-        error = error.cause
-    kind, message = FailureKind.CRASH, f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-    if isinstance(error, exceptions.WorkerCrashedError):
-        message = "the worker process died (killed, or crashed in native code)"
-    elif isinstance(error, exceptions.OutOfMemoryError):
-        kind, message = FailureKind.OOM, "the node ran out of memory and Ray ended the worker"
-    elif isinstance(error, exceptions.NodeDiedError | exceptions.LocalRayletDiedError):
-        kind, message = FailureKind.PREEMPTED, "the node was lost"
-    return Failure(kind, message, host)
+    def _places(self, trial: Trial) -> dict[str, str] | None:
+        """Not on a node that is avoided nor, while there are others, on one on which the trial has died."""
+        died = self._attempts.died_on(trial.id)
+        others = self._cluster.nodes(but_for=self._avoided | died) if died else []
+        return not_on(self._avoided | died if capacity(others, trial.resources) else self._avoided)

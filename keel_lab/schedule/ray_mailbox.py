@@ -38,6 +38,14 @@ class Box:
         return news
 
 
+def beside_driver() -> Any:
+    """The scheduling strategy of what is to be on the driver's own node, if it can be."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+
+
 class RayMailbox:
     """A trial's end of it (`Mailbox`); pickled into the task."""
 
@@ -86,11 +94,9 @@ class DriverMailbox:
 
     def __init__(self) -> None:
         import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         actor: Any = ray.remote(Box)
-        self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._box = actor.options(num_cpus=0, max_restarts=-1, scheduling_strategy=beside_driver()).remote()
         self._pending: Any = None
         self._news: list[Progress] = []
         self._said: tuple[bool, frozenset[str]] = (False, frozenset())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 
 from keel_lab.detect.verdict import Verdict
@@ -14,7 +15,7 @@ from keel_lab.plan.siblings import marks, with_forks
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
 from keel_lab.schedule.cell_verdicts import CellVerdicts
-from keel_lab.schedule.executor import Executor, Finished, Task
+from keel_lab.schedule.executor import Executor, Finished, Progress, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
@@ -91,6 +92,7 @@ class _Run:
         self._settled: dict[str, TrialResult] = {}
         self._reused: frozenset[str] = frozenset()
         self._flight: dict[str, PlannedTrial] = {}
+        self._heard: set[int] = set()  # news that were shown when they came
         self._again: deque[tuple[PlannedTrial, Trial]] = deque()
         self._retries = Retries()
         self._known: set[str] = set()
@@ -100,7 +102,7 @@ class _Run:
 
     def run(self, held: Lease) -> RunSummary:
         self._interrupts.on_stop(self._executor.request_stop)
-        self._executor.listen(self._proposer.hear)
+        self._executor.listen(self._hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
         self._reused = frozenset(self._settled)
         self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
@@ -120,6 +122,7 @@ class _Run:
             self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         for judged in self._cells.finish():
             self._beside(*judged)
+        self._executor.listen(lambda news: ())  # it lives on, and need not keep all this alive
         return self._summary()
 
     def _loop(self, held: Lease) -> None:
@@ -130,7 +133,7 @@ class _Run:
             if not self._flight:
                 return
             held.check()
-            done = self._executor.next_done(POLL)
+            done = self._executor.next_done(0.0 if self._cells.waiting else POLL)
             if done is not None:
                 self._ended(done)
             judged = self._cells.next()
@@ -197,7 +200,6 @@ class _Run:
             self._settled[trial_id] = result
             self._reused |= {trial_id}
             self._known.add(trial_id)
-            self._audience.joined(planned)
         return result
 
     def _submit(self, planned: PlannedTrial, trial: Trial) -> None:
@@ -222,7 +224,16 @@ class _Run:
 
     def _news(self) -> None:
         news = [item for item in self._executor.progress() if item.trial_id in self._flight]
-        self._audience.news(news, self._flight)
+        self._audience.news([item for item in news if id(item) not in self._heard], self._flight)
+        self._heard.clear()
+
+    def _hear(self, item: Progress) -> Iterable[str]:
+        """News at once, and a look whether time is over: in this process a trial runs on until it is asked to stop."""
+        if item.trial_id in self._flight:
+            self._audience.news([item], self._flight)
+            self._heard.add(id(item))
+        self._look_for_stop()
+        return self._proposer.hear(item)
 
     def _ended(self, done: Finished) -> None:
         planned = self._flight.pop(done.task.trial.id)
@@ -235,8 +246,8 @@ class _Run:
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
             self._cells.settled(planned)
-        else:
-            self._proposer.stopped(planned)
+        elif self._proposer.stopped(planned):
+            self._audience.cut(planned)
 
     def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
         self._audience.judged(planned, self._settled[planned.trial.id], verdict)

@@ -58,16 +58,22 @@ def read_status(name: str, root: Root) -> dict[str, Any]:
             row |= {"verdict": f"{row['verdict']}; {describe_beside(worse, planned.trial)}", "beside": told}
         if row["id"] in skipped and row["state"] == WAITING:
             row |= {"state": SKIPPED, "verdict": "a lower LR diverged"}
+        if row["id"] in sweep.cut and row["state"] in (WAITING, STOPPED):
+            row |= {"state": SKIPPED, "verdict": "cut by the pruner"}
         if driver and row["state"] == FAILED:  # its driver gives up only when it says so, at its end
             row["state"] = WAITING
     counts = Counter(row["state"] for row in rows)
+    asked = sum(not point.fresh for point in sweep.points)
+    search = {"points": {"asked": asked, "of": sweep.points_to_ask}} if sweep.points_to_ask else {}
+    ended = counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] + counts[SKIPPED] == len(rows)
     return {
         "name": name,
         "question": sweep.spec.get("question"),
         "driver": driver,
         "trials": len(rows),
         "states": dict(sorted(counts.items())),
-        "complete": counts[Outcome.COMPLETED] + counts[Outcome.DIVERGED] + counts[SKIPPED] == len(rows),
+        **search,
+        "complete": ended and asked >= sweep.points_to_ask,
         "cells": _cells(planned_trials, rows),
     }
 
@@ -132,7 +138,9 @@ def status_text(status: Mapping[str, Any], room: int | None = None) -> str:
     lines += map(_line, rows[:room])
     more = f"\nand {len(rows) - room} more" if room is not None and len(rows) > room else ""
     hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
-    head = f"sweep {status['name']}: {status['trials']} trials: {states}; {who}"
+    points = status.get("points")
+    asked = f"{points['asked']} of {points['of']} points asked; " if points else ""
+    head = f"sweep {status['name']}: {asked}{status['trials']} trials: {states}; {who}"
     return f"{head}\n\n{aligned(lines, right={2, 3})}{more}{hint}"
 
 

@@ -20,6 +20,7 @@ from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.launch import Reporting
 from keel_lab.schedule.settled import settled_results
+from keel_lab.search import best
 from keel_lab.store import lease
 from keel_lab.store.root import Root
 from keel_lab.store.sweeps import StoredSweep, Sweeps
@@ -88,7 +89,8 @@ def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) ->
             report = reporting()
             diverged = sum(result.outcome is Outcome.DIVERGED for result in results.values())
             facts = {"completed": len(results) - diverged, "diverged": diverged, "failed": failed}
-            tracker.summary(report.markdown(), report.figures(), {key: float(value) for key, value in facts.items()})
+            numbers = {key: float(value) for key, value in facts.items()} | best.facts(sweep)
+            tracker.summary(report.markdown(), report.figures(), numbers)
         undelivered = tuple(tracker.close())
         where = tracker.where()
     return Synced(name, shown(uri), len(results), failed, stopped, bool(results), undelivered, where)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from keel_lab.spec.search import Objective
 from keel_lab.store.points import Point, State
+
+if TYPE_CHECKING:
+    from keel_lab.store.sweeps import StoredSweep
 
 
 def best_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
@@ -24,6 +28,22 @@ def best_points(points: Sequence[Point], objectives: Sequence[Objective]) -> lis
         if len(objectives) == 1 or not any(_beats(other, costs[point.number]) for other in costs.values())
     ]
     return sorted(front, key=lambda point: (costs[point.number], point.number))
+
+
+def facts(sweep: StoredSweep) -> dict[str, float]:
+    """What a tracker shows of a search: how many points, and the best value of each objective among feasible ones."""
+    search = sweep.spec.get("search")
+    if search is None:
+        return {}
+    objectives = [Objective(**one) for one in search["objectives"]]
+    points = [point for point in sweep.points if not point.fresh]
+    found = {"points": float(len(points)), "pruned": float(sum(point.state is State.PRUNED for point in points))}
+    told = [point.told for point in points if point.told is not None and not point.constraint]
+    for number, objective in enumerate(objectives):
+        best = min if objective.direction == "minimize" else max
+        if told:
+            found[f"best/{objective.name}"] = best(values[number] for values in told)
+    return found
 
 
 def _costs(point: Point, objectives: Sequence[Objective]) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ def refuse_other_search(before: StoredSweep | None, opened: OpenedSweep) -> None
         shown = "\n".join(f"  {line}" for line in differences)
         name = opened.spec.name
         raise UsageError(
-            f"search {name} has {len(before.points)} points in storage that were asked under another definition:\n"
+            f"search {name}: found {len(before.points)} points in storage, asked under another definition; now\n"
             f"{shown}\nGo on under the old one (keel-lab resume {name}), or search anew under another name, which may "
             f"begin with its best points: name={name}-2 search.warm_start.from={name}"
         )

@@ -116,16 +116,16 @@ class SearchProposer:
         self._queue = deque(one for one in self._queue if one.trial.id not in ids or self._shared(one, point))
         return sorted((ids & self._out) - {one.trial.id for one in point.trials if self._shared(one, point)})
 
-    def stopped(self, planned: PlannedTrial) -> None:
+    def stopped(self, planned: PlannedTrial) -> bool:
         """See `Proposer.stopped`: the point of a cut trial is told with what it had."""
         self._out.discard(planned.trial.id)
-        for point in [one for one in self._open if self._has(one, {planned.trial.id})]:
-            if not self._pruning.was_cut(point):
-                continue
+        here = [one for one in self._open if self._has(one, {planned.trial.id}) and self._pruning.was_cut(one)]
+        for point in here:
             ids = [one.trial.id for one in point.trials]
             if not self._out & set(ids):
                 told = Told(State.PRUNED, rungs=self._pruning.rungs(point), facts={"why": "cut by the pruner"})
                 self._end(point, told, tuple(one for one in ids if one not in self._results))
+        return bool(here)
 
     def _next(self) -> Point | None:
         """The next point of the search that has asked fewest; once all are told, the best to be measured again."""

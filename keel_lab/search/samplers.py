@@ -32,6 +32,16 @@ PRUNERS = {
 AUTO, NONE = "auto", "none"
 SPARE = "spare_slow_starters"  # our own option of every pruner, see `pruning`
 _OURS = ("seed", "search_space")  # set by us
+_LEAVING = (  # will go in Optuna 6
+    "consider_prior",
+    "prior_weight",
+    "consider_magic_clip",
+    "consider_endpoints",
+    "warn_independent_sampling",
+    "restart_strategy",
+    "inc_popsize",
+    "x0",
+)
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -134,7 +144,7 @@ def _options(word: str, name: str) -> tuple[str, ...]:
     found = [
         key
         for key, one in parameters.items()
-        if key not in ("self", *_OURS)
+        if key not in ("self", *_OURS, *_LEAVING)
         and not any(text in str(one.annotation) for text in ("Callable", "Base", "Frozen", "dict"))
     ]
     return (*found, *((SPARE,) if word == "pruner" else ()))

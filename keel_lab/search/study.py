@@ -70,12 +70,12 @@ class Study:
     @property
     def exhausted(self) -> bool:
         """Whether no more points are to be asked."""
-        return len(self.asked) >= min(self._search.points, self._most())
+        return not self.left
 
     @property
     def left(self) -> int:
         """How many points are still to be asked."""
-        return max(0, min(self._search.points, self._most()) - len(self.asked))
+        return max(0, self._points.most(self.cell) - len(self.asked))
 
     def ask(self) -> Point:
         """The next point."""
@@ -148,15 +148,6 @@ class Study:
     def frozen(self, point: Point) -> optuna.trial.FrozenTrial:
         """A stored point as Optuna's trial."""
         return frozen(point, {one.name: one for one in (*self.cell.joint, *self._search.space)})
-
-    def _most(self) -> int:
-        """As many points as a grid has; without end for other samplers."""
-        if self._search.sampler.name != "grid":
-            return self._search.points
-        most = 1
-        for values in self._values().values():
-            most *= len(values)
-        return most
 
     def _values(self) -> dict[str, list[Any]]:
         """The values of each choice, for the sampler `grid`."""

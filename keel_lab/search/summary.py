@@ -65,6 +65,7 @@ def _summary(opened: OpenedSweep, points: Points, stored: Sequence[Point], root:
 
 def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], stored: Sequence[Point]) -> dict[str, Any]:
     search = points.search
+    most = points.most(cell)
     here = [one for one in samples if _of(cell, one)]
     sublayers = sorted({one.trial.sublayers for one in here})
     asked = [one for one in stored if not one.fresh]
@@ -74,12 +75,12 @@ def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], sto
     return {
         "search": cell.name,
         "space": [_parameter(one, sublayers) for one in points.all_parameters(cell)],
-        "points": search.points,
+        "points": most,
         "asked": len(asked),
         "ended": ended,
         "measured_again": remeasured,
-        "trials": search.points * size + search.remeasure.best * again,
-        "trials_left": max(0, search.points - ended) * size + max(0, search.remeasure.best - remeasured) * again,
+        "trials": most * size + search.remeasure.best * again,
+        "trials_left": max(0, most - ended) * size + max(0, search.remeasure.best - remeasured) * again,
         "parameters": sorted({one.parameters for one in here}),
         "steps": sorted({one.trial.schedule.steps for one in here}),
         "tokens": sorted({one.trial.tokens_per_step * one.trial.schedule.steps for one in here if one.trial.data}),
@@ -87,11 +88,8 @@ def _cell(points: Points, cell: SearchCell, samples: Sequence[PlannedTrial], sto
 
 
 def _of(cell: SearchCell, planned: PlannedTrial) -> bool:
-    fixed = cell.fixed
-    return (
-        fixed.get("architecture", planned.cell.architecture) == planned.cell.architecture
-        and fixed.get("blocks", planned.cell.blocks) == planned.cell.blocks
-    )
+    here = {"architecture": planned.cell.architecture, "blocks": planned.cell.blocks}
+    return all(cell.fixed.get(key, value) == value for key, value in here.items())
 
 
 def _parameter(one: Parameter, sublayers: Sequence[int]) -> dict[str, Any]:

@@ -98,6 +98,18 @@ class _Checker:
                 choice = f"must divide batch_size ({values[batch][0]}), which counts sequences over all micro-batches"
                 multiple = f"must be a multiple of accumulate ({values[parts][0]})"
                 self.blame("accumulate", values, {parts: choice, batch: multiple})
+            else:
+                self._workers(values[batch][0], values[parts][0])
+
+    def _workers(self, batch: int, accumulate: int) -> None:
+        """That the workers of a trial can share a micro-batch."""
+        workers = self.reading.fixed.get("resources", {}).get("workers", 1)
+        if batch % (accumulate * workers):
+            node = (self.reading.entries["resources"].mapping or {})["workers"]
+            shared = f"batch_size ({batch}), of which each worker gets its part"
+            allowed = f"workers x accumulate ({accumulate}) must divide {shared}"
+            problem = Problem(node.place, "resources.workers", node.found(), allowed)
+            self.problems.setdefault(("workers", "", "", ""), problem)
 
     def _experts(self) -> None:
         """A MoE's keys: that some FFN is one, if they are not at their defaults, as a resolved sweep writes them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ def read(text: str, source: str, problems: list[Problem], *, whole_place: str | 
         SpecError: if it is no YAML.
     """
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 
     def broken(line: int | None, reason: str) -> SpecError:
         place = whole_place or (source if line is None else f"{source}:{line}")
@@ -120,7 +121,8 @@ def read(text: str, source: str, problems: list[Problem], *, whole_place: str | 
         return SpecError([Problem(place, "(whole file)", f"text that is no YAML ({reason})", remedy)])
 
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        with warnings.catch_warnings(action="ignore", category=ReusedAnchorWarning):  # YAML 1.2 allows it
+            root = YAML(typ="safe", pure=True).compose(text)
         if root is None:
             return None
         return _Reader(source, problems, whole_place).node(root)

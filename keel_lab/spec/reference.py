@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from keel_lab.architecture import Catalogue
 from keel_lab.detect.thresholds import Thresholds
-from keel_lab.spec import fields, kind, lr_choice
+from keel_lab.spec import fields, kind, lr_choice, search_reading
 from keel_lab.spec.label import label_text
 from keel_lab.spec.meanings import MEANINGS, attributes
 from keel_lab.spec.reading import FIXED
@@ -29,6 +29,8 @@ def markdown(catalogue: Catalogue) -> str:
     for name in fields.TOP:
         if name in ("model", "train", *fields.SCHEDULES, *FIXED):
             parts += [f"## {name}", f"{_capital(MEANINGS[name])}.", *_section(name)]
+        elif name == "search":
+            parts += ["## search", f"{_capital(MEANINGS[name])}.", _table(("key", "what it is"), _search())]
     parts += ["## Options of architectures", _OPTIONS, _table(("architecture", *_COLUMNS), _options(catalogue))]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -41,7 +43,7 @@ _OPTIONS = (
 
 
 def _top(key: str) -> Row:
-    anchored = key in ("grid", "model", "train", *fields.SCHEDULES, *FIXED)
+    anchored = key in ("grid", "model", "train", *fields.SCHEDULES, "search", *FIXED)
     return f"[`{key}`](#{key})" if anchored else f"`{key}`", MEANINGS[key]
 
 
@@ -64,6 +66,11 @@ def _section(name: str) -> list[str]:
         default = defaults.get(key)
         rows.append((f"`{key}`", meaning, _allowed(one.allowed), "none" if default is None else f"`{_text(default)}`"))
     return [_table(_COLUMNS, rows)]
+
+
+def _search() -> Iterable[Row]:
+    for key in search_reading.KEYS:
+        yield f"`{key}`", MEANINGS[f"search.{key}"]
 
 
 def _options(catalogue: Catalogue) -> Iterable[Row]:

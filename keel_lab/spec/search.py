@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from keel_lab.spec import quantity, rule
+from keel_lab.spec.label import label_text
 
 Form = Literal["uniform", "log_uniform", "power_of_L", "choice"]
 Direction = Literal["minimize", "maximize"]
@@ -74,9 +75,13 @@ class Domain:
     def words(self) -> str:
         """For a plan: `1e-4 to 0.1, log`."""
         if self.form == "choice":
-            return f"one of {', '.join(map(str, self.values))}"
+            return f"one of {', '.join(map(_text, self.values))}"
         kind = {"uniform": "", "log_uniform": ", log", "power_of_L": ", power of L"}[self.form]
-        return f"{self.low} to {self.high}{kind}{'' if self.step is None else f', step {self.step:g}'}"
+        return f"{_text(self.low)} to {_text(self.high)}{kind}{'' if self.step is None else f', step {self.step:g}'}"
+
+
+def _text(value: Any) -> str:
+    return label_text(value) if isinstance(value, str | int | float | bool) else str(value)
 
 
 def _number(bound: float | str | None, sublayers: int) -> float:

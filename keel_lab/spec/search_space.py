@@ -41,6 +41,9 @@ class SpaceReader:
         own = entries.pop(OWN, None)
         for word, given in entries.items():
             self._parameter(word, given, f"search.space.{word}", None)
+        if own is not None and own.mapping is None:
+            allowed = "must be {ARCHITECTURE: {parameter: range}}"
+            self._refuse(own, f"search.space.{OWN}", own.found(), allowed)
         for architecture, given in ((own.mapping or {}) if own else {}).items():
             path = f"search.space.{OWN}.{architecture}"
             if architecture not in self._grid.declarations():
@@ -48,6 +51,8 @@ class SpaceReader:
                 allowed = f"must be an architecture of the grid: {', '.join(known)}"
                 self._refuse(given, path, "an architecture that the grid lacks", allowed, nearest(architecture, known))
                 continue
+            if given.mapping is None:
+                self._refuse(given, path, given.found(), "must be {parameter: range}, as in the space itself")
             for word, inner in (given.mapping or {}).items():
                 self._parameter(word, inner, f"{path}.{word}", architecture)
         if not entries and not (own and own.mapping):

@@ -121,4 +121,5 @@ class SweepSpec:
             sections["lr_choice"] = LrChoice.from_json(data["lr_choice"])
         if "search" in data:
             sections["search"] = SearchSpec.from_json(data["search"])
-        return cls(**{**data, **sections})
+        known = {key: value for key, value in data.items() if key != "points_to_ask"}
+        return cls(**{**known, **sections})

@@ -117,8 +117,8 @@ def _parts(pointer: dict[str, object], place: str) -> tuple[int, StoredFile, Fil
     match pointer:
         case {"step": int(step), "checkpoint": dict(record), "files": dict(files)}:
             try:
-                return step, StoredFile(**record), Files.from_json(files)
-            except (KeyError, TypeError) as error:
+                return step, StoredFile.from_json(record), Files.from_json(files)
+            except (KeyError, TypeError, ValueError) as error:
                 raise DamagedError(f"{place} is damaged: {error}") from error
     raise DamagedError(f"{place} is damaged: not a checkpoint pointer")
 

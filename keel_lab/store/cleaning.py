@@ -6,17 +6,19 @@ forks on the way. Without it either is done by training again from the start, to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from keel_lab.store.best_trials import best_trials
 from keel_lab.store.committed import path_of
+from keel_lab.store.document import is_name
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
 
-Keep = Literal["none", "last"]
-KEEP: tuple[Keep, ...] = ("none", "last")
-_FOLDERS = {"none": ("checkpoints", "kept"), "last": ("kept",)}
+Keep = Literal["none", "last", "best"]
+KEEP: tuple[Keep, ...] = ("none", "last", "best")
+_ALL, _FOR_FORKS = ("checkpoints", "kept"), ("kept",)
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,20 @@ def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
 
     Args:
         root: storage.
-        keep: `last` keeps each trial's last checkpoint and deletes those for forks; `none` deletes both.
+        keep: `last` keeps each trial's last checkpoint and deletes those for forks; `best` keeps that of the best trial
+            of each cell only, see `best_trials`; `none` keeps none.
         dry_run: only count.
+
+    Raises:
+        KeelLabError: with `best`, if a sweep is damaged; nothing was deleted then.
     """
-    trial_ids = root.list("trials")
+    trial_ids = list(filter(is_name, root.list("trials")))
     finished = Trials(root).results(trial_ids)
+    best = best_trials(root, finished) if keep == "best" else frozenset()
     trials = files = size = 0
     for trial_id in finished:
-        paths = list(_paths(root, trial_id, keep))
+        spared = keep == "last" or trial_id in best
+        paths = list(_paths(root, trial_id, _FOR_FORKS if spared else _ALL))
         sizes = root.stats(paths)
         trials, files = trials + bool(sizes), files + len(sizes)
         size += sum(stat.size for stat in sizes.values())
@@ -70,8 +78,8 @@ def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
     return Cleaned(trials, files, size, len(trial_ids) - len(finished), dry_run)
 
 
-def _paths(root: Root, trial_id: str, keep: Keep) -> Iterator[str]:
-    for folder in _FOLDERS[keep]:
+def _paths(root: Root, trial_id: str, folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
         names = root.list(path_of(trial_id, folder))
         for name in sorted(names, key=lambda name: not name.endswith(".json")):
             yield path_of(trial_id, f"{folder}/{name}")

@@ -16,7 +16,7 @@ from keel_lab.curve import Curve
 from keel_lab.errors import NewerSchemaError
 from keel_lab.result import SCHEMA, TrialResult
 from keel_lab.store.document import DamagedError, check_name, parse
-from keel_lab.store.root import Root
+from keel_lab.store.root import Root, inside
 from keel_lab.store.stat import Stat
 from keel_lab.trial import SCHEMA as TRIAL_SCHEMA
 from keel_lab.trial import Trial
@@ -36,6 +36,14 @@ class StoredFile(NamedTuple):
         """The record of a file with this content."""
         return cls(name, len(content), hashlib.sha256(content).hexdigest())
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StoredFile:
+        """Inverse of `_asdict`; TypeError or ValueError if it is none, or names a file that is not the trial's own."""
+        record = cls(**data)
+        if not (isinstance(record.name, str) and inside(record.name)):
+            raise ValueError(f"it names the file {record.name!r}")
+        return record
+
 
 class Files(NamedTuple):
     """The files a result speaks of."""
@@ -49,8 +57,8 @@ class Files(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Files:
-        """Inverse of `to_json`; KeyError or TypeError if it is none."""
-        return cls(StoredFile(**data["curve"]), StoredFile(**data["timing"]))
+        """Inverse of `to_json`; KeyError, TypeError or ValueError if it is none."""
+        return cls(StoredFile.from_json(data["curve"]), StoredFile.from_json(data["timing"]))
 
 
 class Committed(NamedTuple):

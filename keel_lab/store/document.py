@@ -38,7 +38,7 @@ def parse(content: bytes, place: str, schema: int) -> dict[str, Any]:
     """
     try:
         data = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedError(f"{place} is damaged: not JSON ({error})") from error
     version = data.pop("schema", None) if isinstance(data, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
@@ -48,13 +48,18 @@ def parse(content: bytes, place: str, schema: int) -> dict[str, Any]:
     return dict(data)
 
 
+def is_name(name: str) -> bool:
+    """Whether it can be one part of a stored path; see `check_name`."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(kind: str, name: str) -> str:
     """Returns `name` if it can safely be one part of a stored path.
 
     Raises:
         UsageError: if it is anything but letters, digits, `-`, `_` and `.`, or starts with `-` or `.`.
     """
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             f"{kind} name {name!r}: it becomes a folder; write up to 128 letters, digits, '-', '_' and '.', the "
             "first a letter, digit or '_'"

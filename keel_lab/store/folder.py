@@ -75,7 +75,8 @@ class Folder:
 
     def _replace(self, path: str, fill: Callable[[IO[bytes]], object], synced: bool = True) -> None:
         target = self._folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
         try:
             with temporary.open("xb") as sink:

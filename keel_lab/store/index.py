@@ -14,12 +14,14 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple, get_type_hints
 
 from keel_lab.errors import NewerSchemaError
 from keel_lab.parquet import read_parquet
 from keel_lab.result import TrialResult
 from keel_lab.store.committed import path_of, read_committed, read_trial
+from keel_lab.store.document import is_name
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.stat import Stat
 from keel_lab.trial import Trial
@@ -93,7 +95,7 @@ class Index:
         Raises:
             NewerSchemaError: if a file is of a newer schema.
         """
-        wanted = self._root.list("trials") if ids is None else list(ids)
+        wanted = list(filter(is_name, self._root.list("trials"))) if ids is None else list(ids)
         self._load()
         fresh = self._fresh(wanted)
         found = self._read([trial_id for trial_id in fresh if fresh[trial_id] is None])
@@ -180,7 +182,14 @@ def result_of(row: Row) -> TrialResult:
 
 @functools.lru_cache(maxsize=20_000)
 def _parsed(result: str) -> TrialResult:
-    return TrialResult.from_json(json.loads(result))
+    told = TrialResult.from_json(json.loads(result))
+    return replace(told, thresholds=_shared(json.dumps(dict(told.thresholds))))
+
+
+@functools.cache
+def _shared(thresholds: str) -> Mapping[str, object]:
+    """One object for the equal thresholds of many results."""
+    return dict(json.loads(thresholds))
 
 
 def _number(facts: Mapping[str, object], name: str) -> float:

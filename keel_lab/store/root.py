@@ -184,9 +184,14 @@ def resolve_root(option: str | None) -> Root:
     return Root.open(option if option is not None else os.environ.get(ENVIRONMENT) or DEFAULT)
 
 
-def _checked(path: str) -> str:
+def inside(path: str) -> bool:
+    """Whether it is a relative path that cannot leave the root."""
     parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path or _DRIVE.match(path):
+    return not (any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path or _DRIVE.match(path))
+
+
+def _checked(path: str) -> str:
+    if not inside(path):
         raise UsageError(f"stored path {path!r}: a relative path inside the storage root is needed, such as a/b.json")
     return path
 

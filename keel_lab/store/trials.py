@@ -93,7 +93,7 @@ class Trials:
         self._root.write(path_of(result.trial_id, files.curve.name), content, synced=synced)
         self._root.write(path_of(result.trial_id, files.timing.name), timing, synced=synced)
         document = {key: value for key, value in result.to_json().items() if key != "schema"}
-        told = dump({**document, "files": files.to_json()}, SCHEMA)
+        told = dump({**document, "files": files.to_json()}, SCHEMA, indent=None)
         self._root.write(path_of(result.trial_id, "result.json"), told, synced=synced)
 
     def put_checkpoint(self, trial_id: str, step: int, file: Path, curve: Curve) -> None:

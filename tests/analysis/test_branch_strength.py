@@ -126,7 +126,8 @@ def test_how_the_best_alpha_moves_with_width(lab):
     assert move.factors == (256.0, 16.0)
     assert (move.grows, move.falls) == (2, 0)
     assert tilt(found[0], (0, 0)) == pytest.approx(0.4 / 8)  # from log2 alpha 0 to 8
-    assert move.tilts == pytest.approx((-0.2 / 8 - 0.4 / 8, -0.2 / 8 - 0.3 / 8))
+    assert tilt(found[0], (1, 1), least=16.0) == pytest.approx(0.4 / 4)
+    assert move.tilts == pytest.approx((-0.2 / 8 - 0.4 / 8, -0.1 / 4 - 0.4 / 4))  # from alpha 1, from L
     text = " ".join(build(["g"], lab.root).split())
     assert "width 16 64 2 2 0 0 136" in text
     assert "width=64 >= L^2 16.0" in text

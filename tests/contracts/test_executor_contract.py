@@ -121,6 +121,25 @@ def test_progress_arrives_while_and_after_running(executor, root, trial):
     assert all(item.info["host"] for item in news)
 
 
+def test_a_trial_that_the_listener_names_stops_alone(executor, root, side, trial):
+    long, short = trial(steps=20_000), trial()
+    executor.listen(lambda news: [long.id] if news.trial_id == long.id and news.step > 0 else [])
+    executor.submit(toy_task(long, root))
+    executor.submit(toy_task(short, root))
+    until, ended = time.monotonic() + PATIENCE, {}
+    while len(ended) < 2:
+        assert time.monotonic() < until, ended
+        executor.progress()
+        done = executor.next_done(0.1)
+        if done is not None:
+            ended[done.task.trial.id] = done
+    assert ended[long.id].result.outcome is Outcome.STOPPED
+    assert 0 < ended[long.id].result.steps < 20_000
+    assert Trials(root).checkpoint_step(long.id) == ended[long.id].result.steps
+    assert ended[short.id].result.outcome is Outcome.COMPLETED
+    executor.listen(lambda news: ())
+
+
 def test_asked_to_stop_it_leaves_checkpoints_and_begins_nothing(executor, root, side, trial):
     long = trial(steps=20_000)
     executor.submit(toy_task(long, root))

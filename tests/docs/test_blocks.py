@@ -65,3 +65,8 @@ def test_bring_your_own(empty_folder, capfd):
 def test_the_table_of_columns_is_the_columns():
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", (DOCS / "python.md").read_text(), re.MULTILINE)
     assert {name: (dtype, unit.strip(), meaning) for name, dtype, unit, meaning in rows} == COLUMNS
+
+
+def test_search(empty_folder, capfd):
+    run("search.md", capfd)
+    assert not (empty_folder / "keel-lab-store").exists()

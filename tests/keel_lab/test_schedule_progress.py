@@ -9,11 +9,11 @@ import pytest
 
 from keel_lab.detect.verdict import Mode, Status, Verdict
 from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
-from keel_lab.schedule import progress as progress_module
 from keel_lab.schedule.executor import Progress
 from keel_lab.schedule.live_table import LiveTable
+from keel_lab.schedule.one_line import OneLine
 from keel_lab.schedule.plain_lines import PlainLines
-from keel_lab.schedule.progress import Pace, describe, open_display
+from keel_lab.schedule.progress import describe, open_display
 from keel_lab.settings import GridSchedule
 from tests.toy_sweep import planned, toy_trial
 
@@ -55,22 +55,6 @@ def test_a_grid_trial_has_no_max_lr():
     assert describe(HEALTHY, trial) == "healthy"
 
 
-def test_the_pace_counts_the_steps_of_this_run_only(monkeypatch):
-    clock = iter([0.0, 10.0, 20.0])
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(clock))
-    trials = [planned(toy_trial(seed=seed)) for seed in range(3)]
-    ids = [each.trial.id for each in trials]
-    pace = Pace(trials, {ids[2]: result(trials[2].trial, HEALTHY)})
-    assert math.isnan(pace.eta())
-    pace.news([Progress(ids[0], 100, 2.0, "healthy")])  # resumed at 100: no work of this run
-    assert math.isnan(pace.eta())
-    pace.news([Progress(ids[0], 150, 2.0, "healthy")])
-    assert pace.eta() == pytest.approx((50 + 200) * 10.0 / 50)
-    pace.ended(ids[0])
-    pace.ended(ids[1])
-    assert pace.eta() == 0.0
-
-
 def tell(display):
     """The same story for both."""
     trials = [planned(toy_trial(name)) for name in ("old", "good", "bad", "worse")]
@@ -101,7 +85,9 @@ def test_plain_lines_tell_events_and_overall_progress():
         "worse-b4-s0: failed, crash: it broke again",
         "interrupted by SIGINT: stopping",
     ]
-    assert lines[-1].startswith("3/4 done, 1 running (good-b4-s0 60/200 loss 2.500), ETA")
+    assert lines[-1].startswith("3/4 trials, 1 running, 1 failed, 1 retry, ")
+    assert lines[-1].endswith("(good-b4-s0 60/200 loss 2.500)")
+    assert "ETA" in lines[-1]
 
 
 def test_the_table_shows_a_cell_a_row():
@@ -127,7 +113,7 @@ def test_rows_beyond_the_terminal_are_counted():
     display = LiveTable(stream)
     display._console.size = (120, 12)
     display.begin([planned(toy_trial(f"arch{n}")) for n in range(30)], {})
-    assert display._table(whole=False).caption == "and 24 more cells"
+    assert display._table(whole=False).caption.plain == "and 27 more cells"
     assert display._table(whole=True).row_count == 30
     display.close()
 
@@ -139,4 +125,6 @@ def test_a_terminal_gets_the_table_and_a_pipe_gets_lines():
 
     assert isinstance(open_display(Terminal()), LiveTable)
     assert isinstance(open_display(io.StringIO()), PlainLines)
-    assert isinstance(open_display(io.StringIO(), table=True), LiveTable)
+    assert isinstance(open_display(io.StringIO(), "table"), LiveTable)
+    assert isinstance(open_display(Terminal(), "lines"), PlainLines)
+    assert isinstance(open_display(Terminal(), "line"), OneLine)

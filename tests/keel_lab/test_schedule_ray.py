@@ -11,7 +11,7 @@ import pytest
 
 from keel_lab.errors import UsageError
 from keel_lab.result import FailureKind, Outcome
-from keel_lab.schedule import ray_executor
+from keel_lab.schedule import ray_attempts
 from keel_lab.schedule.ray_cluster import demand, fits, refusal
 from keel_lab.settings import Resources
 from keel_lab.store.root import Root
@@ -111,7 +111,7 @@ def test_the_kernel_refusing_memory_is_told_as_such(executor, root):
 
 
 def test_an_attempt_that_is_over_its_time_checkpoints_and_one_that_hangs_is_killed(executor, root, monkeypatch):
-    monkeypatch.setattr(ray_executor, "GRACE", 1.0)
+    monkeypatch.setattr(ray_attempts, "GRACE", 1.0)
     slow, hanging = toy_trial(seed=33, steps=100_000), toy_trial("toy_hang", seed=34)
     for trial in (slow, hanging):
         executor.submit(replace(toy_task(trial, root), seconds=1.0))

@@ -12,6 +12,7 @@ import pytest
 
 from keel_lab.errors import UsageError
 from keel_lab.result import Failure, FailureKind
+from keel_lab.schedule import news as news_module
 from keel_lab.schedule.executor import Finished, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
@@ -234,6 +235,24 @@ def test_a_wall_time_stops_gracefully(go, root, monkeypatch):
     assert summary.left > 0
     assert summary.completed + summary.left == 3
     assert summary.reason == "the wall time of 0.3 s is over"
+
+
+def test_a_wall_time_is_over_in_the_middle_of_a_trial_of_this_process(go, root, monkeypatch):
+    monkeypatch.setenv("KEEL_TOY_SLEEP", "0.002")
+    monkeypatch.setattr(news_module, "BATCH_EVERY", 0.0)
+    sweep = toy_sweep(toy_trial(steps=2000))
+    summary = go(sweep, wall_time=0.2)
+    assert counts(summary) == (0, 0, 0, 1, 0, 3)
+    assert 0 < Trials(root).checkpoint_step(sweep.trials[0].trial.id) < 2000
+
+
+def test_news_of_a_trial_in_this_process_are_shown_while_it_runs(go, monkeypatch):
+    monkeypatch.setattr(news_module, "BATCH_EVERY", 0.0)
+    lines = io.StringIO()
+    go(toy_sweep(toy_trial(steps=50), toy_trial(seed=1, steps=50)), display=PlainLines(lines, every=0.0))
+    shown = [line for line in lines.getvalue().splitlines() if "trials, 1 running" in line]
+    assert any("toy-b4-s0 20/50" in line for line in shown)
+    assert all("ETA ?" not in line for line in shown if "toy-b4-s1 2" in line)
 
 
 def test_preflight_reports_every_problem_at_once_and_nothing_is_run(go, root):

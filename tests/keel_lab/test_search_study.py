@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from keel_lab.errors import UsageError
 from keel_lab.own_trainer import NO_CORPUS, catalogue_for
+from keel_lab.search.beginning import beginning
 from keel_lab.search.cells import Points
 from keel_lab.search.study import Study
 from keel_lab.search.telling import Told
@@ -168,6 +170,22 @@ def test_an_architecture_may_have_a_range_of_its_own() -> None:
     assert rebuilt(points, study).ask().drawn == study.ask().drawn
 
 
+def test_depth_may_be_searched_beside_alpha() -> None:
+    text = TEXT.replace("blocks: [4]", "blocks: [2, 8]")
+    begin = "per: all\n  warm_start: {points: [{blocks: 8, alpha: L}]}"
+    points = points_of(text=text, rest=begin)
+    study = Study(points, points.cells[0], [], beginning(points, points.cells[0]))
+    first = study.ask().trials[0].trial
+    assert (first.blocks, first.options["alpha"]) == (8, 16.0)
+    for _ in range(6):
+        point = study.ask()
+        trial = point.trials[0].trial
+        assert trial.options["alpha"] == pytest.approx(trial.sublayers ** point.drawn["alpha"], rel=1e-2)
+    assert {point.trials[0].trial.blocks for point in study.asked} == {2, 8}
+    with pytest.raises(UsageError, match="give blocks beside it"):
+        beginning(points_of(text=text, rest=begin.replace("blocks: 8, ", "")), points.cells[0])
+
+
 def test_seeds_are_repeats_of_a_point() -> None:
     text = TEXT.replace("depth: {{blocks: [4]}}", "depth: {{blocks: [4]}}, seed: [3, 5]")
     points = points_of("[val_loss, max_lr]", text=text)
@@ -188,3 +206,46 @@ def test_the_width_follows_from_the_depth_at_fixed_parameters() -> None:
         assert planned.trial.model.ffn_width == 3 * planned.trial.model.width
         assert planned.trial.model.width % 8 == 0
     assert widths == {blocks: 8 * round(math.sqrt(100_000 / blocks) / 8) for blocks in (2, 8, 32)}
+
+
+FILE = """\
+schema: 1
+name: bowl
+protocol: search
+trainer: tests.bowl_trainer
+grid: {architecture: [bowl, plain], depth: {blocks: [4, 8]}, width: [32, 64], seed: [0, 1]}
+search:
+  space:
+    lr: {log_uniform: [1e-3, 1e-1]}
+    betas: {choice: [[0.9, 0.95], [0.9, 0.99]]}
+    warmup: {uniform: [1%, 20%], step: 1}
+    batch_size: {log_uniform: [2, 64]}
+    per_architecture: {bowl: {alpha: {uniform: [L/2, 2L]}}}
+  objectives: {val_loss: minimize, tokens_to_loss: {target: 1.5}, max_lr: maximize}
+  sampler: {name: nsga2, population_size: 8}
+  remeasure: {best: 1}
+  warm_start: {points: [{lr: 1e-2, width: 32}], from: other, best: 2}
+schedule: {shape: constant, steps: 60}
+"""
+
+
+def test_a_resolved_search_reads_back_as_itself() -> None:
+    from keel_lab.spec.sweep import SweepSpec
+    from keel_lab.spec.writing import to_yaml
+
+    spec = parse(FILE, "s.yaml", Path(), [], SHIPPED)
+    again = parse(to_yaml(spec.document), "s.yaml", Path(), [], SHIPPED)
+    assert again.document == spec.document
+    assert again.search == spec.search
+    stored = json.loads(json.dumps(spec.to_json()))
+    assert json.loads(json.dumps(SweepSpec.from_json(stored).to_json())) == stored
+    points = Points(spec, catalogue_for(spec.trainer, SHIPPED), NO_CORPUS)
+    assert len(points.cells) == 8
+    assert str(points.cells[0].name) == "bowl 4 blocks width=32"
+
+
+def test_lrs_of_another_sweep_are_no_axis_of_a_search() -> None:
+    from keel_lab.errors import SpecError
+
+    with pytest.raises(SpecError, match=r"grid.lr: found .*; a search has LRs of its own"):
+        parse(FILE.replace("width: [32, 64]", "lr: {from: other, pick: best}"), "s.yaml", Path(), [], SHIPPED)

@@ -45,9 +45,10 @@ def test_every_key_is_there_and_explained() -> None:
         assert section["description"] == MEANINGS[name]
         for key, one in section.get("properties", {}).items():
             assert one["description"], f"{name}.{key}"
-    for protocol, name in fields.PROTOCOLS.items():
+    for protocol, names in fields.PROTOCOLS.items():
         axes = SCHEMA["definitions"][f"{protocol}_ours"]["properties"]
-        assert {f"{name}.steps", "steps", "width", "alpha", "seed"} <= set(axes)
+        assert {*(f"{name}.steps" for name in names), "width", "alpha", "seed"} <= set(axes)
+        assert ("steps" in axes) == (len(names) == 1)  # else it has two meanings
     assert "lr" not in SCHEMA["definitions"]["ramp_ours"]["properties"]
 
 

@@ -29,6 +29,8 @@ DIVERGED = Verdict(
     Status.DIVERGED, Mode.COLLAPSE, 31, 30, 0.02, learned=True, evidence={"sigma": math.nan, "rule": "cusum"}
 )
 
+BEHIND = Verdict(Status.DIVERGED, Mode.DEGRADATION, 12, 11, 0.004, learned=True, detector="siblings-1")
+
 
 class Cursor:
     """As the store keeps it: JSON text."""
@@ -340,6 +342,32 @@ def test_another_judgement_replaces_the_run(rig):
     assert "final/max_lr" not in run.data.metrics
     assert run.data.tags["mine"] == "a note"
     assert len(rig.history(run, "train/loss")) == STEPS - 2
+
+
+def test_a_trial_told_worse_beside_its_siblings_keeps_its_run_and_says_so_in_its_tags(rig):
+    one = rig.trials[0]
+    tracker = rig.open()
+    tracker.record(one, result_of(one, Outcome.COMPLETED, HEALTHY), HEALTHY, lambda: curve_of(one))
+    assert tracker.close() == ()
+    old = rig.runs()[one.name]
+    assert "verdict_alone" not in old.data.tags
+    again = rig.open()
+    again.record(one, result_of(one, Outcome.COMPLETED, HEALTHY), HEALTHY, lambda: curve_of(one), BEHIND)
+    assert again.close() == ()
+    run = rig.runs()[one.name]
+    assert run.info.run_id == old.info.run_id
+    assert (run.data.params["verdict"], run.data.params["mode"]) == ("healthy", "none")
+    told = {key: run.data.tags[key] for key in ("outcome", "verdict", "mode", "onset_step", "verdict_alone")}
+    assert told == {
+        "outcome": "completed",
+        "verdict": "diverged",
+        "mode": "degradation",
+        "onset_step": "12",
+        "verdict_alone": "healthy",
+    }
+    assert run.data.tags["max_lr_with_degradation"] == "0.004"
+    assert run.data.tags["mlflow.note.content"].endswith("Beside its siblings: diverged (degradation) from step 12.")
+    rig.assert_no_step_twice()
 
 
 def test_a_final_metric_that_changed_replaces_the_run_too(rig):

@@ -23,11 +23,18 @@ class Host:
 
     def __init__(self, name: str, number: int, hidden: Sequence[Path] = ()) -> None:
         self.name, self.address = name, f"{NETWORK}.{number}"
-        hide = "".join(f"mount -t tmpfs none '{folder}' && " for folder in hidden)
-        setup = (
-            f"hostname {name} && ip link set lo up && mount -t tmpfs none /tmp && {hide}echo up && exec sleep 100000"
-        )
-        words = ["unshare", *KINDS, "--fork", "--kill-child", "--mount-proc", "sh", "-c", setup]
+        setup = [
+            f"hostname {name}",
+            "ip link set lo up",
+            "mount -t tmpfs none /tmp",
+            f"echo '127.0.0.1 localhost\n{self.address} {name}' > /tmp/hosts",
+            "mount --bind /tmp/hosts /etc/hosts",
+            *(f"mount -t tmpfs none '{folder}'" for folder in hidden),
+            "echo up",
+            "exec sleep 100000",
+        ]
+        unshare = ["unshare", *KINDS, "--fork", "--kill-child", "--mount-proc", "sh", "-c", " && ".join(setup)]
+        words = ["setpriv", "--pdeathsig", "KILL", *unshare]  # a test that is killed leaves none behind
         self._outer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._outer.stdout is not None
         assert self._outer.stdout.readline() == "up\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_faults import build_clock, descendants, program
+from benchmarks.chaos_faults import SOON, build_clock, descendants, program
 from keel_lab.result import FailureKind
 from keel_lab.schedule.ray_executor import RayExecutor
 from keel_lab.store.root import Root
@@ -17,12 +17,6 @@ from tests.driven_sweep import DrivenSweep
 from tests.toy_sweep import toy_task, toy_trial
 
 LOCAL = ("--executor", "local")
-SOON = {  # Ray notices a dead raylet in seconds, not in a quarter of a minute
-    "RAY_health_check_initial_delay_ms": "500",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
-}
 
 
 def test_kill_9_of_the_raylet_costs_what_was_in_flight_and_a_new_ray_goes_on(tmp_path, undisturbed):
