@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Point = tuple[float, float, float]  # value, low, high
+FEW = 4  # lines whose legend fits into a panel
 
 
 def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
     """Draws a panel for each of the three that the lines have.
 
-    Points have 90% intervals where there are any. With several
-    shapes, whose losses differ anyway, the loss is drawn as the paired difference from each line's alpha = L, or its
-    nearest.
+    Points have 90% intervals where there are any. With several shapes, whose losses differ anyway, the loss is drawn as
+    the paired difference from each line's alpha = L, or its nearest, without intervals: the table has them.
 
     Args:
         lines: at least one.
@@ -40,7 +40,7 @@ def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
-        figure = Figure(figsize=(1.2 + 3.8 * len(told), 3.8), layout="constrained")
+        figure = Figure(figsize=(1.2 + 3.8 * len(told) + 2.2 * (len(lines) > FEW), 3.8), layout="constrained")
         panels = figure.subplots(1, len(told), squeeze=False).tolist()[0]
         for axes, (title, points, log) in zip(panels, told, strict=True):
             for index, line in enumerate(lines):
@@ -53,7 +53,10 @@ def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
                 axes.set_yscale("symlog", linthresh=0.02)
             axes.set_xlabel("alpha in units of L")
             axes.set_title(title, fontsize=9.5, fontweight="bold")
-        panels[0].legend(loc="best", frameon=False)
+        if len(lines) > FEW:
+            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+        else:
+            panels[0].legend(loc="best", frameon=False)
         figure.savefig(into, dpi=120, metadata={"Software": None})
     return into
 
@@ -106,7 +109,8 @@ def _loss(row: AlphaRow) -> Point | None:
 
 def _relative(line: AlphaLine, row: AlphaRow) -> Point | None:
     reference = min((one for one in line.rows if one.losses), key=lambda one: abs(one.units - 1), default=None)
-    return None if reference is None else _point(difference(row, reference))
+    value = None if reference is None else difference(row, reference)
+    return None if value is None else (value.value, value.value, value.value)
 
 
 def _point(value: Mean | None) -> Point | None:
