@@ -46,7 +46,8 @@ class MachineLoad:
     def __init__(self, now: float) -> None:
         import_mlflow()
         monitoring: Any = import_module("mlflow.system_metrics.system_metrics_monitor")  # which has no types
-        self._monitor = monitoring.SystemMetricsMonitor(run_id="", tracking_uri="")  # not started: we ask and deliver
+        # not started: we ask and deliver. An address that is never called; without one MLflow makes a database here
+        self._monitor = monitoring.SystemMetricsMonitor(run_id="", tracking_uri="http://127.0.0.1:9")
         self._every = float(os.environ.get(INTERVAL) or self._monitor.sampling_interval)
         self._due = now
 

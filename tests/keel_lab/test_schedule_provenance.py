@@ -59,14 +59,16 @@ def test_every_result_says_which_versions_it_was_made_with(tmp_path):
     assert isinstance(done.task, Task)
 
 
-def test_the_machine_is_sampled_when_a_sample_is_due(monkeypatch):
+def test_the_machine_is_sampled_when_a_sample_is_due(monkeypatch, tmp_path):
     monkeypatch.setenv(machine_load.INTERVAL, "5")
+    monkeypatch.chdir(tmp_path)
     load = machine_load.MachineLoad(100.0)
     found = load.sample(100.0)
     assert all(name.startswith("system/") for name in found)
     assert 0 < found["system/system_memory_usage_percentage"] < 100
     assert load.sample(104.0) == {}
     assert load.sample(105.0).keys() == found.keys()
+    assert not list(tmp_path.iterdir())  # such as MLflow's database
 
 
 @pytest.mark.parametrize(("text", "asked"), [("true", True), ("1", True), ("false", False), ("", False)])
