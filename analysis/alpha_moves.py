@@ -20,8 +20,9 @@ class AlphaMove:
 
     Attributes:
         factors: best alpha in units of L at the second value over that at the first, one a pair.
-        tilts: change of the loss's slope over log2 alpha, nats a doubling, one a pair; negative where the second value
-            favours larger alphas more.
+        tilts: how much more a doubling of alpha costs at the second value, nats, one a pair: the change of the loss's
+            slope over log2 alpha from the smaller of the two best alphas on (what is too small breaks, which would
+            drown the rest); NaN where that is the largest.
     """
 
     axis: str
@@ -52,17 +53,28 @@ def moves(lines: Sequence[AlphaLine]) -> list[AlphaMove]:
             seeds = [(one, other, at) for one, other in pairs for at in _shared(one, other)]
             if seeds:
                 factors = tuple(other.of_seeds()[at].units / one.of_seeds()[at].units for one, other, at in seeds)
-                tilts = tuple(tilt(other, at) - tilt(one, at) for one, other, at in seeds)
+                tilts = tuple(_change(one, other, at) for one, other, at in seeds)
                 found.append(AlphaMove(axis, first, second, factors, tilts))
     return found
 
 
-def tilt(line: AlphaLine, seeds: Seeds) -> float:
-    """Least-squares slope of a seed's final losses over log2 alpha, nats a doubling; NaN for a single alpha."""
-    points = [(math.log2(row.alpha), row.losses[seeds]) for row in line.rows if row.losses]
+def tilt(line: AlphaLine, seeds: Seeds, least: float = 0.0) -> float:
+    """Least-squares slope of a seed's final losses over log2 alpha, nats a doubling; NaN for a single alpha.
+
+    Args:
+        line: whose losses.
+        seeds: which seed's.
+        least: smallest alpha that counts.
+    """
+    points = [(math.log2(row.alpha), row.losses[seeds]) for row in line.rows if row.losses and row.alpha >= least]
     middle, level = fmean(x for x, _ in points), fmean(y for _, y in points)
     spread = math.fsum((x - middle) ** 2 for x, _ in points)
     return math.fsum((x - middle) * (y - level) for x, y in points) / spread if spread else math.nan
+
+
+def _change(one: AlphaLine, other: AlphaLine, seeds: Seeds) -> float:
+    least = min(line.of_seeds()[seeds].alpha for line in (one, other))
+    return tilt(other, seeds, least) - tilt(one, seeds, least)
 
 
 def _values(axis: str, lines: Sequence[AlphaLine]) -> list[Label]:
@@ -78,8 +90,7 @@ def _pair(
     here, there = dict(one.axes), dict(other.axes)
     if one.architecture != other.architecture or here.pop(axis, None) != first or there.pop(axis, None) != second:
         return None
-    alphas = [[row.alpha for row in line.rows if row.losses] for line in (one, other)]
-    return (one, other) if here == there and alphas[0] == alphas[1] else None
+    return (one, other) if here == there else None
 
 
 def _shared(one: AlphaLine, other: AlphaLine) -> list[Seeds]:

@@ -101,7 +101,7 @@ class AlphaLine:
         best = self.best
         if best is None:
             return ()
-        return tuple(row for row in self.rows if row is best or _tied(difference(row, best)))
+        return tuple(row for row in self.rows if row is best or (row.losses and _tied(difference(row, best))))
 
     def of_seeds(self) -> dict[Seeds, AlphaRow]:
         """The best row by each seed that every row has."""

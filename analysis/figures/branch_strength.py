@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Point = tuple[float, float, float]  # value, low, high
+FEW = 4  # lines whose legend fits into a panel
 
 
 def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
     """Draws a panel for each of the three that the lines have.
 
-    Points have 90% intervals where there are any. With several
-    shapes, whose losses differ anyway, the loss is drawn as the paired difference from each line's alpha = L, or its
-    nearest.
+    Points have 90% intervals where there are any. With several shapes, whose losses differ anyway, the loss is drawn as
+    the paired difference from each line's alpha = L, or its nearest, without intervals: the table has them.
 
     Args:
         lines: at least one.
@@ -40,7 +40,7 @@ def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
-        figure = Figure(figsize=(1.2 + 3.8 * len(told), 3.8), layout="constrained")
+        figure = Figure(figsize=(1.2 + 3.8 * len(told) + 2.2 * (len(lines) > FEW), 3.8), layout="constrained")
         panels = figure.subplots(1, len(told), squeeze=False).tolist()[0]
         for axes, (title, points, log) in zip(panels, told, strict=True):
             for index, line in enumerate(lines):
@@ -49,9 +49,14 @@ def draw(lines: Sequence[AlphaLine], into: Path) -> Path:
             axes.set_xscale("log", base=2)
             if log:
                 axes.set_yscale("log")
+            elif len(shapes) > 1:  # what breaks lies a hundred times as far off as what differs
+                axes.set_yscale("symlog", linthresh=0.02)
             axes.set_xlabel("alpha in units of L")
             axes.set_title(title, fontsize=9.5, fontweight="bold")
-        panels[0].legend(loc="best", frameon=False)
+        if len(lines) > FEW:
+            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+        else:
+            panels[0].legend(loc="best", frameon=False)
         figure.savefig(into, dpi=120, metadata={"Software": None})
     return into
 
@@ -63,7 +68,7 @@ def _panels(lines: Sequence[AlphaLine], *, relative: bool) -> list[Panel]:
     """Those for which there is a point."""
     panels: list[Panel] = [
         ("Max LR", lambda line, row: _max_lr(row), True),
-        ("loss at best LR, above alpha = L", _relative, False)
+        ("loss above that at alpha = L, nats a token", _relative, False)
         if relative
         else ("loss at best LR, nats a token", lambda line, row: _loss(row), False),
         ("branch / stream after training", lambda line, row: _strength(row), True),
@@ -84,6 +89,7 @@ def _line(
         marker=mark,
         markersize=4.5,
         linewidth=1.2,
+        linestyle="--" if index >= len(COLOURS) else "-",
         elinewidth=0.8,
         capsize=2,
         label=name.replace("$", r"\$"),
@@ -103,7 +109,8 @@ def _loss(row: AlphaRow) -> Point | None:
 
 def _relative(line: AlphaLine, row: AlphaRow) -> Point | None:
     reference = min((one for one in line.rows if one.losses), key=lambda one: abs(one.units - 1), default=None)
-    return None if reference is None else _point(difference(row, reference))
+    value = None if reference is None else difference(row, reference)
+    return None if value is None else (value.value, value.value, value.value)
 
 
 def _point(value: Mean | None) -> Point | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
@@ -15,7 +16,7 @@ from analysis.tables.layout import Group, Table
 from keel_lab.spec.label import label_text
 
 _SHAPE = ("best alpha", "alpha / L", "loss there", "not told apart from it", "each seed's best")
-_TILT = "change of tilt [range]"
+_TILT = "a doubling of alpha costs more by [range]"
 
 
 def by_shape(lines: Sequence[AlphaLine], names: str) -> Table | None:
@@ -27,9 +28,7 @@ def by_shape(lines: Sequence[AlphaLine], names: str) -> Table | None:
     return Table(
         title=f"Best alpha by final loss: {names}",
         stub=("architecture", *(("axes",) if telling else ())),
-        groups=(
-            Group("", ("best alpha", "in units of L", "loss there", "not told apart from it", "each seed's best")),
-        ),
+        groups=(Group("", ("best alpha", "alpha / L", "loss there", "not told apart from it", "each seed's best")),),
         rows=tuple(
             (line.architecture, *((words_of(line.axes, telling),) if telling else ()), *_best(line)) for line in told
         ),
@@ -56,17 +55,21 @@ def by_axis(found: Sequence[AlphaMove], names: str) -> Table | None:
                 label_text(one.second),
                 *map(str, (len(one.factors), one.grows, len(one.factors) - one.grows - one.falls, one.falls)),
                 notation.digits(median(one.factors)),
-                f"{fmean(one.tilts):+.4f} [{min(one.tilts):+.4f}, {max(one.tilts):+.4f}]",
+                _spread([value for value in one.tilts if not math.isnan(value)]),
             )
             for one in found
         ),
         notes=(
             "Over pairs of one shape and seed that differ in this axis alone, each alpha at its own best LR.",
-            "tilt: slope of the loss over log2 alpha, nats a doubling, from the smallest alpha to the largest; "
-            "negative change: the second value favours larger alphas more. Mean and range over pairs; they share their "
-            "data, so there is no interval.",
+            "a doubling of alpha costs more by: change of the loss's slope over log2 alpha, nats, from the smaller of "
+            "the two best alphas on; positive: larger alphas hurt more at the second value. Mean and range over pairs; "
+            "they share their data, so there is no interval.",
         ),
     )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{fmean(values):+.4f} [{min(values):+.4f}, {max(values):+.4f}]" if values else "-"
 
 
 def _best(line: AlphaLine) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def _ramp(row: AlphaRow) -> tuple[str, ...]:
 
 def _grid(row: AlphaRow, reference: AlphaRow | None) -> tuple[str, ...]:
     if row.best is None:
-        return "-", _lost(row), "-"
+        return "-", _lost(row).strip() or "-", "-"
     above = "-" if reference is None else "0" if row is reference else _signed(difference(row, reference))
     return f"{row.edge}{notation.reading(row.best.lr)}", f"{number(loss(row))}{_lost(row)}", above
 
@@ -162,11 +162,16 @@ def _notes(rows: Sequence[AlphaRow], ramped: bool, gridded: bool, probed: bool) 
         notes += caption.intervals(estimates)
     if gridded:
         lrs = sorted({cell.lr for row in rows for cell in row.cells})
+        tried = ", ".join(label_text(float(f"{lr:.3g}")) for lr in lrs)
+        choice = (
+            f"best LR: of {tried}, by the mean validation loss, nats a token, among those where no seed diverged; >= "
+            "and <= mark the largest and the smallest tried: a bound."
+            if len(lrs) > 1
+            else f"One peak LR, {tried}: nothing says that each alpha is best at it. Losses in nats a token."
+        )
         notes.append(
-            f"best LR: of {', '.join(label_text(float(f'{lr:.3g}')) for lr in lrs)}, by the mean validation loss, nats "
-            f"a token, among those where no seed diverged; >= and <= mark the largest and the smallest tried: a bound. "
-            f"Intervals are Student's t over data seeds. above alpha=L: the difference at equal seeds, each at its own "
-            "best LR, from the first row with alpha = L of the same shape."
+            f"{choice} Intervals are Student's t over data seeds. above alpha=L: the difference at equal seeds, each "
+            "at its own best LR, from the first row with alpha = L of the same shape."
         )
     if probed:
         notes.append(

@@ -51,7 +51,10 @@ def to_text(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """A GitHub Markdown table; it has one heading row, so every column carries its group's title."""
-    headings = [*table.stub, *(f"{group.title}: {name}" for group in table.groups for name in group.columns)]
+    headings = [
+        *table.stub,
+        *(f"{group.title}: {name}" if group.title else name for group in table.groups for name in group.columns),
+    ]
     lines = [_pipe(headings), _pipe(["---"] * len(headings)), *map(_pipe, table.rows)]
     return "\n".join([f"**{table.title}**", "", *lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
 

@@ -6,6 +6,7 @@ MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL seconds. They are of the whole machine, 
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib import import_module
 from typing import Any
@@ -16,10 +17,23 @@ SWITCH = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 INTERVAL = "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
 FOLDER = "system/"
 
+logger = logging.getLogger(__name__)
+
 
 def wanted() -> bool:
     """Whether the environment asks for them."""
     return os.environ.get(SWITCH, "").strip().lower() in ("true", "1")
+
+
+def asked_for(now: float) -> MachineLoad | None:
+    """The sampler if the environment asks for it; None, which is logged, if it cannot be had: training goes on."""
+    if not wanted():
+        return None
+    try:
+        return MachineLoad(now)
+    except Exception as error:  # noqa: BLE001 - whatever MLflow or the machine lack, the trial needs none of it
+        logger.warning("no system metrics, though %s asks for them: %s", SWITCH, error)
+        return None
 
 
 class MachineLoad:

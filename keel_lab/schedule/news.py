@@ -11,7 +11,7 @@ from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.machine_load import MachineLoad, wanted
+from keel_lab.schedule.machine_load import asked_for
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -38,7 +38,7 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
-        self._load = MachineLoad(now) if wanted() else None
+        self._load = asked_for(now)
         self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:

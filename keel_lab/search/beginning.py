@@ -43,6 +43,11 @@ def _point(points: Points, cell: SearchCell, given: Mapping[str, Any]) -> dict[s
     for one in points.parameters(cell, {one.name: given.get(one.name, one.domain.values[0]) for one in cell.joint}):
         if one.name not in given:
             continue
+        if one.domain.form == "power_of_L" and "blocks" not in {**cell.fixed, **given}:
+            raise UsageError(
+                f"search.warm_start.points: found {one.name}: {given[one.name]} without the depth, searched as well; "
+                "give blocks beside it"
+            )
         try:
             drawn[one.name] = from_file(one.domain, given[one.name], points.sublayers(cell, drawn))
         except ValueError as error:

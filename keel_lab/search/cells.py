@@ -106,9 +106,9 @@ class Points:
         return min(self.search.points, math.prod(choices))
 
     def sublayers(self, cell: SearchCell, chosen: Mapping[str, Any]) -> int:
-        """L of a point."""
+        """L of a point; 2 as long as a depth that is searched is not drawn, which only choices precede."""
         joint = {one.key: chosen.get(one.name) for one in cell.joint}
-        return 2 * int(joint.get("blocks") or cell.fixed["blocks"])
+        return 2 * int(joint.get("blocks") or cell.fixed.get("blocks", 1))
 
     def values(self, cell: SearchCell, drawn: Mapping[str, Any]) -> dict[str, Any]:
         """What the point's trials have, by key: the drawn numbers rounded, as rules or percentages where they are."""

@@ -90,6 +90,16 @@ def test_an_lr_at_which_a_seed_diverged_is_not_the_best_and_an_edge_is_a_bound(l
     assert [(row.edge, row.best.lr) for row in line.rows] == [("<= ", 1e-3), (">= ", 1e-2)]
 
 
+def test_an_alpha_that_diverged_at_every_lr_is_neither_best_nor_alike(lab):
+    grid(lab, {"1": {1e-2: (2.0, None)}, "L": {1e-2: (2.0, 2.1)}, "L^2": {1e-2: (2.1, 2.1)}})
+    lab.save("g")
+    (line,) = lines(read(["g"], lab.root))
+    assert [row.label for row in line.alike()] == ["L", "L^2"]
+    text = " ".join(build(["g"], lab.root).split())
+    assert "1 0.0625 - (1 diverged at 1.00e-2) -" in text
+    assert "One peak LR, 0.01: nothing says that each alpha is best at it." in text
+
+
 def test_differences_are_paired_by_seed_and_tell_alphas_apart(lab):
     grid(lab, {"1": {1e-2: (2.5, 2.9, 2.7)}, "L": {1e-2: (2.0, 2.4, 2.2)}, "L^2": {1e-2: (2.0, 2.5, 2.1)}})
     lab.save("g")
@@ -126,7 +136,8 @@ def test_how_the_best_alpha_moves_with_width(lab):
     assert move.factors == (256.0, 16.0)
     assert (move.grows, move.falls) == (2, 0)
     assert tilt(found[0], (0, 0)) == pytest.approx(0.4 / 8)  # from log2 alpha 0 to 8
-    assert move.tilts == pytest.approx((-0.2 / 8 - 0.4 / 8, -0.2 / 8 - 0.3 / 8))
+    assert tilt(found[0], (1, 1), least=16.0) == pytest.approx(0.4 / 4)
+    assert move.tilts == pytest.approx((-0.2 / 8 - 0.4 / 8, -0.1 / 4 - 0.4 / 4))  # from alpha 1, from L
     text = " ".join(build(["g"], lab.root).split())
     assert "width 16 64 2 2 0 0 136" in text
     assert "width=64 >= L^2 16.0" in text

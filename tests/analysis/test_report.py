@@ -279,5 +279,5 @@ def test_ramp_and_grid_do_not_share_a_csv(lab):
     text = build(["g", "small"], lab.root)
     assert "Final metrics by architecture" in text
     assert "Max LR by architecture" in text
-    with pytest.raises(UsageError, match="two reports"):
+    with pytest.raises(UsageError, match="reports of their own"):
         build(["g", "small"], lab.root, "csv")

@@ -73,3 +73,13 @@ def test_the_machine_is_sampled_when_a_sample_is_due(monkeypatch):
 def test_only_who_asks_gets_them(monkeypatch, text, asked):
     monkeypatch.setenv(machine_load.SWITCH, text)
     assert machine_load.wanted() is asked
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_cannot_be_sampled_is_said_and_stops_nothing(monkeypatch, caplog, missing):
+    monkeypatch.setenv(machine_load.SWITCH, "true")
+    monkeypatch.setenv(machine_load.INTERVAL, "5" if missing else "ten")
+    if missing:
+        monkeypatch.setitem(sys.modules, "mlflow.system_metrics.system_metrics_monitor", None)
+    assert machine_load.asked_for(100.0) is None
+    assert f"no system metrics, though {machine_load.SWITCH} asks for them" in caplog.text

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from keel_lab.errors import UsageError
 from keel_lab.own_trainer import NO_CORPUS, catalogue_for
+from keel_lab.search.beginning import beginning
 from keel_lab.search.cells import Points
 from keel_lab.search.study import Study
 from keel_lab.search.telling import Told
@@ -166,6 +168,22 @@ def test_an_architecture_may_have_a_range_of_its_own() -> None:
         study.tell(point.number, told(points, point))
     assert seen == {"bowl", "plain"}
     assert rebuilt(points, study).ask().drawn == study.ask().drawn
+
+
+def test_depth_may_be_searched_beside_alpha() -> None:
+    text = TEXT.replace("blocks: [4]", "blocks: [2, 8]")
+    begin = "per: all\n  warm_start: {points: [{blocks: 8, alpha: L}]}"
+    points = points_of(text=text, rest=begin)
+    study = Study(points, points.cells[0], [], beginning(points, points.cells[0]))
+    first = study.ask().trials[0].trial
+    assert (first.blocks, first.options["alpha"]) == (8, 16.0)
+    for _ in range(6):
+        point = study.ask()
+        trial = point.trials[0].trial
+        assert trial.options["alpha"] == pytest.approx(trial.sublayers ** point.drawn["alpha"], rel=1e-2)
+    assert {point.trials[0].trial.blocks for point in study.asked} == {2, 8}
+    with pytest.raises(UsageError, match="give blocks beside it"):
+        beginning(points_of(text=text, rest=begin.replace("blocks: 8, ", "")), points.cells[0])
 
 
 def test_seeds_are_repeats_of_a_point() -> None:
