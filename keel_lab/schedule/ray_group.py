@@ -29,6 +29,7 @@ from keel_lab.store.root import Root
 
 RANKS = "trainers.ranks"  # imported by name: this package knows no torch
 NOT_BEGUN = -1
+QUEUE = 3600.0  # seconds in which workers find no place or do not start, after which Ray Train asks for them anew
 SILENCE = 120.0  # seconds in which a worker does not answer Ray Train, after which it counts as lost
 _SIOCGIFADDR = 0x8915  # of linux/sockios.h: the address of a network interface
 
@@ -60,6 +61,7 @@ def attempt(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) ->
         return settled
     resources = task.trial.resources
     os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", str(SILENCE))
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(QUEUE))
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"  # else a trainer of the user's would look for its files elsewhere
     with tempfile.TemporaryDirectory(prefix="keel-lab-group-") as folder:  # Ray Train wants one; nothing stays in it
         scaling: Any = ScalingConfig(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PATIENCE = 300.0  # seconds; only ever waited for when something is broken
+PATIENCE = 600.0  # seconds; only ever waited for when something is broken
 NETWORK = "10.77.0"
 KINDS = ("--net", "--mount", "--uts", "--pid")
 
