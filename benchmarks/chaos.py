@@ -44,8 +44,8 @@ resources: {cpus: 1, memory: 64MiB}
 siblings: {reference: false}
 """
 EXPECTED = {0, 1, 2, 3, 130, 143, -9}  # exit codes of drivers that things are done to
-PACE = 0.05  # seconds a step
-WITHOUT_RAY = 0.25  # of the drivers
+PACE = 0.03  # seconds a step
+WITHOUT_RAY = 0.5  # of the drivers
 DAMAGES = 5  # to what is stored, where a sweep is complete before all faults have struck
 REPORTS = ("text", "csv", "json")
 
@@ -65,8 +65,7 @@ class Chaos:
         offset.write_text("0")
         # Ray keeps its clock: its waits hang where only the processes' clock is off, and not the kernel's as well.
         clock = {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(offset)}
-        pace = {"CHAOS_SLEEP": str(PACE)}
-        self._environment = {"ray": {**SOON, **pace}, "local": {**clock, **pace}}
+        self._environment = {"ray": SOON, "local": clock}
         self.scene = Scene(self._random, place, place / "store", offset, mounted, self._rival)
         self.done: Counter[str] = Counter()
         self.drivers: Counter[str] = Counter()
@@ -89,15 +88,16 @@ class Chaos:
 
     def _start_and_strike(self) -> int:
         executor = "local" if self.drivers and self._random.random() < WITHOUT_RAY else "ray"
+        pace = {"CHAOS_SLEEP": str(PACE if self._left else 0.0)}  # slow while there is something to interrupt
         log = self._folder / "stderr.txt"
         with log.open("w") as sink:
             driver = self.scene.driver = keel_lab(
-                self._folder, self.scene.store, self._words(), executor, self._environment[executor], sink
+                self._folder, self.scene.store, self._words(), executor, self._environment[executor] | pace, sink
             )
         self.drivers[executor] += 1
-        _wait(lambda: driver.poll() is not None or "started" in log.read_text(), log)
+        _wait(lambda: driver.poll() is not None or "trials" in log.read_text(), log)
         while self._left and driver.poll() is None:
-            time.sleep(self._random.uniform(0.05, 0.8))
+            time.sleep(self._random.uniform(0.05, 0.5))
             if driver.poll() is None and self._strike(executor).ends:
                 break
         code = driver.wait(PATIENCE)

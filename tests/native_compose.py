@@ -9,6 +9,7 @@ resolved compose file. What is not imitated: images (the same programs come from
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -123,7 +124,8 @@ class NativeStack:
         """SIGKILL: the container's first process takes all others with it."""
         container = self.containers[name]
         if container.process is not None:
-            container.process.kill()
+            if container.process.poll() is None:
+                os.kill(_inner(container) or container.process.pid, signal.SIGKILL)
             container.process.wait()
             container.process, container.ready = None, False
 
@@ -137,11 +139,8 @@ class NativeStack:
         environment = {**container.environment, **environment}
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout)
 
-    def wait_ready(self, container: Container, timeout: float = 120) -> None:
-        """Runs the service's own health check until it passes, or awaits the end of a service that has none.
-
-        What has been ready once is not asked again.
-        """
+    def wait_ready(self, container: Container, timeout: float = 300) -> None:
+        """Runs the service's health check until it passes (and not again), or awaits the end of one that has none."""
         deadline = time.monotonic() + timeout
         while not container.ready:
             process = container.process
@@ -194,6 +193,7 @@ class NativeStack:
         service, image = container.service, container.image
         words = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname"]
         words += [container.name, "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]
+        words += [] if service.get("init") else ["--as-pid-1"]
         words += _above(f"{image.folder}/here")
         for place in [] if service.get("read_only") else ["/tmp", *image.writable]:
             words += _mounted("--bind", self._kept(container, f"layer/{container.name}{place}"), place)
@@ -224,7 +224,7 @@ class NativeStack:
 def _as(container: Container) -> list[str]:
     """As the image's user, without any capability, like `cap_drop: [ALL]` and no-new-privileges."""
     uid, gid = container.image.owner
-    dropped = ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+    dropped = ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL"]
     return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *dropped, "--"]
 
 
@@ -242,5 +242,7 @@ def _inner(container: Container) -> int | None:
     """The container's first process, seen from outside: the child of bubblewrap."""
     assert container.process is not None
     pid = container.process.pid
+    if container.process.poll() is not None:
+        return None
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(children[0]) if children else None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.figures.curves import STYLE
-from analysis.search import words
+from analysis.search import places
 from analysis.search.boundary import Boundary, boundary
-from analysis.search.findings import ALPHA, Measured, Search
+from analysis.search.findings import Measured, Search
 from keel_lab.spec.search import Objective, Parameter
 from keel_lab.store.points import Point, State
 
@@ -41,7 +41,7 @@ def _write(search: Search, stem: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     panels: list[Panel] = [_history]
-    panels += [_map] if len(_map_axes(search)) == 2 else []
+    panels += [_map] if len(places.map_axes(search)) == 2 else []
     panels += [_front] if len(search.objectives) > 1 else []
     panels += [_shares] if search.importance else []
     with mpl.rc_context():
@@ -92,37 +92,44 @@ def _history(axes: Axes, search: Search) -> None:
 
 def _map(axes: Axes, search: Search) -> None:
     """The first objective over two parameters, interpolated between points; and where runs diverge."""
-    across, up = _map_axes(search)
+    across, up = places.map_axes(search)
     objective = search.objectives[0]
     complete = [point for point in search.points if point.state is State.COMPLETE and not point.constraint]
     lost = [point for point in search.points if point.facts.get("diverged")]
-    x, y = [_place(one, across) for one in complete], [_place(one, up) for one in complete]
+    x, y = [places.place(one, across) for one in complete], [places.place(one, up) for one in complete]
     values = [_value(one) for one in complete]
-    if _spread(x, y):
+    if places.spread(x, y):
         filled = axes.tricontourf(x, y, values, levels=12, cmap="viridis_r")
         axes.figure.colorbar(filled, ax=axes, label=_axis(objective), pad=0.02)
     _scatter(axes, x, y, "black", "o", "points", size=8)
     if lost:
-        _scatter(axes, [_place(one, across) for one in lost], [_place(one, up) for one in lost], RED, "x", "diverged")
+        _scatter(
+            axes,
+            [places.place(one, across) for one in lost],
+            [places.place(one, up) for one in lost],
+            RED,
+            "x",
+            "diverged",
+        )
     kept = [one for one in search.points if one.state is State.COMPLETE and not one.facts.get("diverged")]
     drawn = boundary(
-        [(_place(one, across), _place(one, up)) for one in kept],
-        [(_place(one, across), _place(one, up)) for one in lost],
+        [(places.place(one, across), places.place(one, up)) for one in kept],
+        [(places.place(one, across), places.place(one, up)) for one in lost],
     )
     if drawn is not None:
         _draw_boundary(axes, drawn)
     _ramp_limit(axes, search, across, up)
     for best in search.best[:1]:
         axes.plot(
-            [_place(best.point, across)],
-            [_place(best.point, up)],
+            [places.place(best.point, across)],
+            [places.place(best.point, up)],
             "*",
             color="white",
             markeredgecolor="black",
             markersize=12,
         )
-    axes.set_xlabel(_label(across))
-    axes.set_ylabel(_label(up))
+    axes.set_xlabel(places.label(across))
+    axes.set_ylabel(places.label(up))
     axes.legend(loc="best", fontsize=7.5)
 
 
@@ -132,7 +139,7 @@ def _ramp_limit(axes: Axes, search: Search, across: Parameter, up: Parameter) ->
     if across.key != "schedule.lr" or "max_lr" not in names:
         return
     measured = [
-        (math.log10(point.told[names.index("max_lr")]), _place(point, up))
+        (math.log10(point.told[names.index("max_lr")]), places.place(point, up))
         for point in search.points
         if point.told is not None and not point.constraint and not point.facts.get("censored")
     ]
@@ -216,32 +223,6 @@ def interval_of(measured: Measured | None) -> tuple[float, float, float] | None:
     )
 
 
-def _map_axes(search: Search) -> tuple[Parameter, ...]:
-    """LR and alpha if both are searched; else the first two ranges that every point has."""
-    ranges = [
-        one
-        for one in search.parameters
-        if one.domain.form != "choice" and all(one.name in point.drawn for point in search.points)
-    ]
-    named = [one for key in ("schedule.lr", ALPHA) for one in ranges if one.key == key]
-    chosen = named if len(named) == 2 else ranges[:2]
-    return tuple(chosen) if len(chosen) == 2 else ()
-
-
-def _place(point: Point, parameter: Parameter) -> float:
-    """Where a point lies on an axis: alpha in units of L; on a log scale what was searched on one."""
-    if parameter.key == ALPHA:
-        return math.log10(words.alpha_in_units(point) or math.nan)
-    drawn = float(point.drawn[parameter.name])
-    return math.log10(drawn) if parameter.domain.form == "log_uniform" else drawn
-
-
-def _label(parameter: Parameter) -> str:
-    if parameter.key == ALPHA:
-        return "log10(alpha / L)"
-    return f"log10({parameter.name})" if parameter.domain.form == "log_uniform" else parameter.name
-
-
 def _axis(objective: Objective) -> str:
     units = {"val_loss": "validation loss, nats a token", "final_loss": "final loss, nats a token", "max_lr": "Max LR"}
     return units.get(objective.name, objective.name.replace("_", " "))
@@ -250,15 +231,6 @@ def _axis(objective: Objective) -> str:
 def _value(point: Point) -> float:
     assert point.told is not None
     return point.told[0]
-
-
-def _spread(x: Sequence[float], y: Sequence[float]) -> bool:
-    """Whether points span an area, so that there is something to interpolate in."""
-    import numpy as np
-
-    if len(x) < 4:
-        return False
-    return bool(np.linalg.matrix_rank(np.column_stack([x, y]) - [x[0], y[0]], tol=1e-6) == 2)
 
 
 def _scatter(

@@ -32,17 +32,20 @@ class LocalMailbox:
 
     def announce(self, news: Progress) -> bool:
         """See `Mailbox.announce`."""
-        self.post(news)
+        self._take(news)
         return self.stop_requested
 
     def post(self, news: Progress) -> bool:
         """See `Mailbox.post`."""
-        self.news.append(news)
-        if news.trial_id in self.hear(news):
-            self.stop_requested = True
+        self._take(news)
         return True
 
     def drain(self) -> list[Progress]:
         """All news since the last call."""
         news, self.news = self.news, []
         return news
+
+    def _take(self, news: Progress) -> None:
+        self.news.append(news)
+        if news.trial_id in self.hear(news):
+            self.stop_requested = True

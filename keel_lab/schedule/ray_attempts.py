@@ -10,6 +10,7 @@ from typing import Any
 
 from keel_lab.schedule.executor import Progress, Task
 
+WAITING = "waiting"  # the state of a trial whose workers have no place yet: its time has not begun
 GRACE = 60.0  # seconds beyond its time after which an attempt that does not even stop is killed
 
 
@@ -72,7 +73,8 @@ class Attempts:
             if attempt is not None and item.info.get("host"):
                 attempt.host = str(item.info["host"])
                 attempt.node = str(item.info.get("node", "")) or attempt.node
-                attempt.begun = attempt.begun or time.monotonic()
+                if item.state != WAITING:
+                    attempt.begun = attempt.begun or time.monotonic()
 
     def hanging(self) -> Iterator[Attempt]:
         """Those that should have stopped themselves `GRACE` ago; each once."""

@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keel_lab.result import Failure, FailureKind, TrialResult
@@ -21,6 +21,7 @@ from keel_lab.schedule import worker
 from keel_lab.schedule.executor import Task
 from keel_lab.schedule.follower import follow
 from keel_lab.schedule.limits import Limits
+from keel_lab.schedule.ray_attempts import WAITING
 from keel_lab.schedule.ray_cluster import demand
 from keel_lab.schedule.ray_mailbox import RayMailbox
 from keel_lab.schedule.session import not_begun
@@ -52,7 +53,7 @@ def attempt(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) ->
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
     from ray.train.v2.api.exceptions import TrainingFailedError
 
-    if mailbox.announce(worker.starting(task)):
+    if mailbox.announce(replace(worker.starting(task), state=WAITING)):
         return not_begun(task)
     settled = worker.settled(task, Root.open(task.storage))
     if settled is not None:

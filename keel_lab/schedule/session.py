@@ -178,8 +178,9 @@ class Session:
 
     def commit(self, result: TrialResult) -> None:
         """Stores a finished run's curve and result, then its last checkpoint."""
-        lasted = time.perf_counter() - self._began
-        self._trials.commit(result, self._curve, lasted > BRIEF)
+        lasts = time.perf_counter() - self._began > BRIEF
+        # A last checkpoint must not outlive its result, or a power cut would let the run go on behind its own end.
+        self._trials.commit(result, self._curve, lasts or self._last_checkpoint is not None)
         if self._last_checkpoint is not None:
             self._put_checkpoint(self._last_checkpoint)
 

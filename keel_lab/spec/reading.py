@@ -9,7 +9,7 @@ from typing import Any
 from keel_lab.architecture import Catalogue
 from keel_lab.errors import Problem
 from keel_lab.own_trainer import DEFAULT
-from keel_lab.spec import axis, fields
+from keel_lab.spec import axis, fields, search_sources
 from keel_lab.spec.axis import Values
 from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import nearest
@@ -256,7 +256,7 @@ class Reading:
             self._refuse(values.node, values.key, values.node.found(), allowed)
         self.grid.check_options()
         if self.search is not None:
-            self._searched(self.search)
+            self.problems += search_sources.problems(self, self.search)
         pair = [found for key in ("warmup", "warmup_steps") if (found := self.given(f"schedule.{key}"))]
         if len(pair) > 1:
             self._refuse(pair[0].node, pair[0].key, f"warmup beside {pair[1].key}", "give one of the two")
@@ -267,39 +267,6 @@ class Reading:
             self._only_choice()
         elif needs_lr and readable and self.given("schedule.lr") is None:
             self._refuse(grid, "grid.lr", "nothing", "protocol grid needs learning rates under grid: lr: [1e-3, 3e-3]")
-
-    def _searched(self, search: SearchReader) -> None:
-        """What a search varies has no other source; and it has an LR if it trains with a schedule."""
-        for one in search.space.parameters:
-            other = self.grid.axes.get(one.key) or self.values.get(one.key)
-            option = one.key.removeprefix("options.")
-            owners = [one.architecture] if one.architecture else list(self.grid.own)
-            owned = [self.grid.own.get(name, {}).get(option) for name in owners] if option != one.key else []
-            for found in (other, *owned):
-                if found is not None:
-                    allowed = f"search.space.{one.name} searches it: keep one of the two"
-                    self._refuse(found.node, found.key, found.node.found(), allowed)
-        if self.grid.lr_choice is not None:
-            node = (self.entries["grid"].mapping or {}).get("lr") or self.entries["grid"]
-            allowed = "a search has LRs of its own: search lr, or give one: schedule: {lr: 1e-3}"
-            self._refuse(node, "grid.lr", node.found(), allowed)
-        seeds = [self.grid.axes[key] for key in fields.SEEDS[1:] if key in self.grid.axes]
-        for values in seeds:
-            self._refuse(
-                values.node, values.key, values.node.found(), "a search has repeats of a point: give seed: [0, 1]"
-            )
-        for name, options in self.grid.own.items():
-            for found in options.values():
-                if len(found.items) > 1:
-                    allowed = f"a search takes one value here: search.space.per_architecture.{name} searches several"
-                    self._refuse(found.node, found.key, found.node.found(), allowed)
-        spec = search.spec
-        if spec is None or "schedule" not in spec.sections or self.given("schedule.lr") is not None:
-            return
-        if not any(one.key == "schedule.lr" for one in spec.space):
-            names = ", ".join(one.name for one in spec.objectives if one.needs == "schedule")
-            allowed = f"{names} needs runs with a schedule: search lr, or give schedule: {{lr: 1e-3}}"
-            self._refuse(search.node, "search.space.lr", "no LR", allowed)
 
     def _only_choice(self) -> None:
         """Under `lr: {from: ...}` the section's constant does not count; LRs in a list would be a second source."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from keel_lab.errors import Problem
-from keel_lab.own_trainer import DEFAULT
+from keel_lab.spec import search_objectives
 from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import nearest
 from keel_lab.spec.node import Node
 from keel_lab.spec.search import (
     ALL,
     CELL,
-    DIRECTIONS,
-    OBJECTIVES,
     Chosen,
-    Objective,
     Remeasure,
     SearchSpec,
     WarmStart,
@@ -52,14 +48,14 @@ class SearchReader:
     def __init__(self, node: Node, grid: GridReader, protocol: str, trainer: str, problems: list[Problem]) -> None:
         self._entries: Mapping[str, Node] = node.mapping or {}
         self.node = self._node = node
-        self._problems, self._grid, self._trainer = problems, grid, trainer
+        self._problems, self._grid = problems, grid
         before = len(problems)
         self.space = SpaceReader(grid, protocol, problems)
         for word, given in self._entries.items():
             if word not in KEYS:
                 self._refuse(given, word, "an unknown key", f"allowed here: {', '.join(KEYS)}", nearest(word, KEYS))
         self._space()
-        objectives = self._objectives()
+        objectives = search_objectives.read(self._given("objectives"), self._node, trainer, problems)
         counts = {word: self._count(word) for word in COUNTS if self._given(word) is not None}
         per = self._per()
         sampler, pruner = self._chosen("sampler", "auto"), self._chosen("pruner", "none")
@@ -90,69 +86,6 @@ class SearchReader:
             self._refuse(node or self._node, "space", "nothing" if node is None else node.found(), allowed)
             return
         self.space.read(node)
-
-    def _objectives(self) -> tuple[Objective, ...]:
-        node = self._given("objectives")
-        known = ", ".join(OBJECTIVES)
-        if node is None:
-            allowed = f"required under search: objectives: val_loss, or a list, or {{NAME: minimize}}; known: {known}"
-            self._refuse(self._node, "objectives", "nothing", allowed)
-            return ()
-        if node.mapping is not None:
-            given = [(name, child) for name, child in node.mapping.items()]
-        else:
-            given = [(str(one.value), one) for one in node.items or (node,)]
-        found = [one for name, child in given if (one := self._objective(name, child, child.mapping)) is not None]
-        if not given:
-            self._refuse(node, "objectives", "an empty list", f"a search has at least one objective; known: {known}")
-        if len({one.name for one in found}) < len(found):
-            self._refuse(node, "objectives", node.found(), "each objective is given once")
-        return tuple(found)
-
-    def _objective(self, name: str, node: Node, entries: Mapping[str, Node] | None) -> Objective | None:
-        path = f"objectives.{name}"
-        said: Any = node.value if entries is None and node.value in DIRECTIONS else None
-        if entries is not None and "direction" in entries:
-            said = entries["direction"].value
-        direction: Any = OBJECTIVES.get(name) if said is None else said
-        if entries is None and node.value not in (name, *DIRECTIONS):
-            self._refuse(node, path, node.found(), "must be minimize or maximize", nearest(str(node.value), DIRECTIONS))
-            return None
-        if direction not in DIRECTIONS:
-            words = f"{name}: minimize or {name}: maximize (known without one: {', '.join(OBJECTIVES)})"
-            self._refuse(node, path, "no direction", f"write {words}", nearest(name, OBJECTIVES))
-            return None
-        if (wrong := self._not_reported(name)) is not None:
-            self._refuse(node, path, name, wrong, nearest(name, OBJECTIVES))
-            return None
-        target = entries.get("target") if entries is not None else None
-        extra = set(entries or ()) - {"direction", "target"}
-        value: Any = None if target is None else target.value
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-        if extra or (name == "tokens_to_loss") != (value is not None) or (value is not None and not good):
-            allowed = "tokens_to_loss needs the loss to reach: {tokens_to_loss: {target: 2.5}}; no other has one"
-            self._refuse(node, path, node.found(), allowed)
-            return None
-        return Objective(name, direction, None if value is None else float(value))
-
-    def _not_reported(self, name: str) -> str | None:
-        """What is known, before any trial, against a metric of that name."""
-        own = set(OBJECTIVES) - {"val_loss"}
-        if name in own:
-            return None
-        if self._trainer == DEFAULT:
-            good = name == "val_loss" or "/" in name
-            reported = ("val_loss",)
-        else:
-            from keel_lab.errors import UsageError
-            from keel_lab.own_trainer import load
-
-            try:
-                reported = tuple(getattr(load(self._trainer), "METRICS", ()))
-            except UsageError:  # said where the trainer is named
-                return None
-            good = not reported or name in reported
-        return None if good else f"no such metric is reported: objectives are {', '.join([*sorted(own), *reported])}"
 
     def _count(self, word: str) -> int:
         node, (low, high) = self._entries[word], COUNTS[word]

@@ -15,6 +15,7 @@ from keel_lab.detect.verdict import Status, Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
 from keel_lab.settings import RampSchedule
+from keel_lab.track.colour import colour_tags
 from keel_lab.track.points import ONCE, paired_loss
 
 LOSS_CAP = 20.0  # nats; above log V of any vocabulary, so that one diverged run does not flatten a chart's linear axis
@@ -73,6 +74,7 @@ def tags(planned: PlannedTrial) -> dict[str, str]:
     """Tags of a run that never change: what it is and which code wrote it, beside every param of `identity`."""
     return {
         **identity(planned),
+        **colour_tags(planned),
         "kind": "trial",
         "role": str(planned.role),
         "trial_id": planned.trial.id,

@@ -8,6 +8,7 @@ from html import unescape
 
 import pytest
 
+from analysis.figures import curves
 from analysis.figures.curves import loss_curves
 from analysis.readings import read
 from analysis.report import figures, store_figures
@@ -93,3 +94,31 @@ def test_nothing_finished_draws_nothing(lab, tmp_path):
     lab.seeds("new", "keel", 16, ["not_run"])
     lab.save("new")
     assert figures(["new"], lab.root, tmp_path) == []
+
+
+def test_of_many_cells_those_that_diverged_are_drawn_and_it_says_so(lab, tmp_path, curve_like, monkeypatch):
+    monkeypatch.setattr(curves, "PANELS", 2)
+    monkeypatch.setattr(curves, "PAGES", 1)
+    for architecture in ("pre_ln", "hybridnorm", "post_ln", "keel"):
+        planned = lab.plan("t", architecture, 16, 0)
+        lost = architecture in ("post_ln", "keel")
+        verdict = lab.diverged(planned, 30) if lost else lab.healthy(planned)
+        lab.finish(planned, verdict, curve=curve_like(planned.trial, 60, 30 if lost else None, 0))
+    lab.save("t")
+    _, svg = figures(["t"], lab.root, tmp_path / "figures")
+    found = words(svg.read_text())
+    assert {"post_ln, 16 blocks", "keel, 16 blocks"} <= set(found)
+    assert "pre_ln, 16 blocks" not in found
+    assert "learning rate; 2 of 4 cells, those that diverged first" in found
+
+
+def test_what_was_drawn_of_the_same_results_is_not_drawn_again(drawn, monkeypatch):
+    first = store_figures(["t"], drawn.root)
+    monkeypatch.setattr(curves, "_write", None)
+    assert store_figures(["t"], drawn.root) == first
+    first[0].unlink()
+    with pytest.raises(TypeError):  # drawn again, if it could
+        store_figures(["t"], drawn.root)
+    monkeypatch.undo()
+    assert store_figures(["t"], drawn.root) == first
+    assert first[0].exists()

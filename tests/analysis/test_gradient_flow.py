@@ -87,11 +87,34 @@ def test_the_command_prints_every_trial_and_moment_and_measures_once(tmp_path, m
     assert "probing" not in again.err
     assert [figure.read_bytes() for figure in figures] == drawn
     assert not (tmp_path / "store" / "sweeps").exists()
+    assert_mirrored_once(tmp_path / "store")
+
+
+def assert_mirrored_once(store) -> None:
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{store}/mlflow.db")
+    experiment = client.get_experiment_by_name("small")
+    assert "post_ln, highway" in experiment.tags["mlflow.note.content"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.run_name, run.info.status, run.data.tags["kind"]) == ("probe", "FINISHED", "probe")
+    assert "| post_ln-b2-s0 |" in run.data.tags["mlflow.note.content"]
+    files = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert files == {"probe.md", "probe.csv", "flow-b2-w8.png", "flow-b2-w8.svg"}
+
+
+def test_an_mlflow_that_is_away_costs_the_probe_nothing(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("KEEL_LAB_STORAGE", str(tmp_path / "store"))
+    words = ["probe", *SWEEP, "grid.architecture=[post_ln]", "--at", "init"]
+    ended = call(capsys, *words, "--tracking", "http://127.0.0.1:9")
+    assert ended.code == 0
+    assert "post_ln-b2-s0" in ended.out
+    assert "the probe was not delivered to MLflow at http://127.0.0.1:9: connection refused;" in ended.err
 
 
 def test_the_other_formats(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("KEEL_LAB_STORAGE", str(tmp_path / "store"))
-    words = ["probe", *SWEEP, "grid.architecture=[residual_dual]", "--at", "init"]
+    words = ["probe", *SWEEP, "grid.architecture=[residual_dual]", "--at", "init", "--tracking", "off"]
     found = json.loads(call(capsys, *words, "--json").out)
     assert found["rows"][0]["skip_predicted"] is None
     assert found["rows"][0]["grad_share_block_0"] > 0

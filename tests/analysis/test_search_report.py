@@ -9,7 +9,7 @@ import analysis.report
 from analysis.search.boundary import boundary
 from analysis.search.findings import position
 from keel_lab.spec.search import Domain, Parameter
-from tests.keel_lab.test_search_run import Bench
+from tests.search_bench import Bench
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from pathlib import Path
 import optuna_dashboard
 
 from keel_lab.store.points import State
-from tests.keel_lab.test_search_pruning import PRUNED
-from tests.keel_lab.test_search_run import SEARCH, Bench, asked
+from tests.search_bench import PRUNED, SEARCH, Bench, asked
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 120  # seconds

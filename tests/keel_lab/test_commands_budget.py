@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keel_lab.schedule import news
+from keel_lab.schedule import news, ray_executor
 from tests.command_line import TOYS, call
 
 SEEDS = TOYS.replace("[toy_crash, toy]", "[toy]").replace("  depth", "  seed: [0, 1, 2]\n  depth")
@@ -56,3 +56,15 @@ def test_the_compact_line_is_a_line(run):
     assert lines[0].startswith("0/3 trials, 0 running, ETA")
     assert [line for line in lines if line.startswith("3/3 trials, 0 running")]
     assert not [line for line in lines if "started" in line]
+
+
+def test_where_all_is_done_no_executor_is_opened(run, tmp_path, capsys, monkeypatch):
+    assert run("run").code == 0
+
+    def fail(*_):
+        raise AssertionError("Ray was started for nothing")
+
+    monkeypatch.setattr(ray_executor, "RayExecutor", fail)
+    ended = call(capsys, "resume", "toys", "--tracking", "off", "--storage", str(tmp_path / "store"))
+    assert ended.code == 0
+    assert "toy" in ended.out

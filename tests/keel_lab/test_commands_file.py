@@ -62,7 +62,11 @@ def test_validate_says_everything_that_is_wrong(capsys):
 
 def test_validate_asks_the_trainer(capsys, tmp_path):
     ended = call(capsys, "validate", str(QUICKSTART), "resources.gpus=2")
-    assert ended == (2, "", "error: resources.gpus: found 2; a trial trains on one GPU at most: give 0 to 1\n")
+    assert ended == (
+        2,
+        "",
+        "error: resources.gpus: found 2; a worker has one GPU at most: give 0 to 1, and more workers\n",
+    )
     told = json.loads(call(capsys, "validate", str(QUICKSTART), "resources.gpus=2", "--json").out)
     assert [problem["message"] for problem in told["problems"]] == [ended.err.removeprefix("error: ").rstrip()]
     (tmp_path / "toys.yaml").write_text(TOYS.replace("toy_crash", "toy_impossible"))

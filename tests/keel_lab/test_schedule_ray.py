@@ -12,7 +12,7 @@ import pytest
 from keel_lab.errors import UsageError
 from keel_lab.result import FailureKind, Outcome
 from keel_lab.schedule import ray_attempts
-from keel_lab.schedule.ray_cluster import demand, fits, refusal
+from keel_lab.schedule.ray_cluster import capacity, demand, fits, refusal
 from keel_lab.settings import Resources
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
@@ -176,3 +176,14 @@ def test_resources_of_several_kinds_are_counted_together():
     assert demand(Resources(cpus=2, gpus=0.5, memory=GIB)) == {"CPU": 2.0, "GPU": 0.5, "memory": float(GIB)}
     assert "8 CPUs, 2 GPUs, 12 GiB" in str(refusal([node], Resources(cpus=64)))
     assert "no node" in str(refusal([], Resources()))
+
+
+def test_the_workers_of_a_trial_may_be_on_several_nodes():
+    nodes = [{"CPU": 3.0, "memory": 4.0 * GIB}, {"CPU": 3.0, "memory": 1.0 * GIB}]
+    assert capacity(nodes, Resources(workers=2, memory=GIB)) == 2
+    assert capacity(nodes, Resources(workers=4, memory=GIB)) == 1
+    assert capacity(nodes, Resources(workers=5, memory=GIB)) == 0
+    said = str(refusal(nodes, Resources(workers=5, memory=GIB)))
+    assert (
+        "a trial asks for 5 workers of 1 CPUs, 0 GPUs and 1 GiB each, which the nodes of this Ray do not have" in said
+    )

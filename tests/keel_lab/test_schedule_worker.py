@@ -306,3 +306,37 @@ def test_data_are_used_in_place_or_fetched_once(root, tmp_path, monkeypatch):
         assert (fetched / "train.bin").read_bytes() == b"tokens"
     with pytest.raises(RuntimeError, match="names no data"):
         Session(toy_task(toy_trial(), root), root, LocalMailbox(), tmp_path / "w").data_folder()
+
+
+@pytest.mark.parametrize("torn", ["result.json", "curve.parquet"])
+def test_what_a_power_cut_left_empty_of_a_brief_trial_runs_again_to_the_same_bytes(root, tmp_path, torn):
+    trial = toy_trial(steps=20).model_copy(update={"trainer": "benchmarks.null_trainer"})
+    Trials(root).put_trial(trial)
+    run(root, trial)
+    for name in (torn, "trial.json"):
+        (root.local(f"trials/{trial.id}") / name).write_bytes(b"")
+    assert Trials(root).result(trial.id) is None
+    Trials(root).put_trial(trial)
+    run(root, trial)
+    assert Trials(root).trial(trial.id) == trial
+    assert outcome(root, trial) == undisturbed(tmp_path, trial)
+
+
+def test_only_what_is_brief_and_has_no_last_checkpoint_is_not_synced(root, monkeypatch):
+    """Else a power cut could leave the checkpoint after the last step without the result that was stored before it."""
+    synced = {}
+    real = Trials.commit
+
+    def commit(self, result, curve, is_synced=True):
+        synced[result.trial_id] = is_synced
+        real(self, result, curve, is_synced)
+
+    monkeypatch.setattr(Trials, "commit", commit)
+    null = toy_trial(steps=20).model_copy(update={"trainer": "benchmarks.null_trainer"})
+    for trial in (null, toy_trial()):
+        run(root, trial)
+    assert synced == {null.id: False, toy_trial().id: True}
+    root.delete(f"trials/{null.id}/result.json")
+    monkeypatch.setattr(session_module, "BRIEF", 0.0)
+    run(root, null)
+    assert synced[null.id] is True

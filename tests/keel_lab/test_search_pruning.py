@@ -11,24 +11,8 @@ from keel_lab.curve import Step
 from keel_lab.search.pruning import slow_starter
 from keel_lab.search.rungs import rung_loss, rung_losses, rung_steps
 from keel_lab.store.points import State
-from tests.keel_lab.test_search_run import Bench
+from tests.search_bench import PRUNED, Bench
 from tests.toy_sweep import toy_trial
-
-PRUNED = """\
-schema: 1
-name: bowl
-protocol: search
-trainer: tests.bowl_trainer
-grid: {architecture: [plain, late], depth: {blocks: [4]}}
-search:
-  space: {lr: {log_uniform: [2e-3, 4e-2]}}
-  objectives: val_loss
-  per: all
-  points: 24
-  pruner: {name: median, n_startup_trials: 4}
-  remeasure: {best: 1, seeds: 2}
-schedule: {shape: constant, steps: 60, warmup_steps: 5}
-"""
 
 
 @pytest.fixture

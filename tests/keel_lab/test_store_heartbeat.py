@@ -30,11 +30,11 @@ class Away:
     def __getattr__(self, name):
         return getattr(self._backend, name)
 
-    def write(self, path, content):
+    def write(self, path, content, *, synced=True):
         if self.away:
             self.tried.set()
             raise OSError("the network is away")
-        self._backend.write(path, content)
+        self._backend.write(path, content, synced=synced)
 
 
 @pytest.fixture

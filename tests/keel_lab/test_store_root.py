@@ -114,3 +114,14 @@ def test_nothing_heavy_is_imported_by_local_storage():
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_write_that_is_not_synced_is_whole_at_once_and_one_that_replaces_is_synced_all_the_same(monkeypatch):
+    root, synced = Root.open("store"), []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    root.write("a/new", b"1", synced=False)
+    assert (root.read("a/new"), synced) == (b"1", [])
+    root.write("a/new", b"2", synced=False)
+    assert root.read("a/new") == b"2"
+    root.write("a/other", b"3")
+    assert len(synced) == 2
