@@ -2,14 +2,9 @@
 
 import json
 import math
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections import Counter
 from types import SimpleNamespace
 
@@ -27,65 +22,10 @@ from keel_lab.track.destination import experiment_url
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.trial import Trial
 from tests.command_line import TOYS, call
+from tests.mlflow_server import Cursor, Server
 
 STEPS = 60
 VERDICT = Verdict(Status.DIVERGED, Mode.IRRECOVERABLE, 41, 40, 0.02, learned=True)
-
-
-class Server:
-    """`mlflow server` in a process group of its own."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.process = None
-
-    def start(self):
-        store = f"sqlite:///{self.folder}/server.db"
-        artifacts = ["--artifacts-destination", str(self.folder / "artifacts")]
-        listen = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
-        environment = {
-            **os.environ,
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-        }
-        command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, *artifacts, *listen]
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
-            )
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            try:
-                if self.get("/health") == b"OK":
-                    return
-            except OSError:
-                assert self.process.poll() is None, (self.folder / "server.log").read_text()
-                time.sleep(0.2)
-        raise AssertionError((self.folder / "server.log").read_text())
-
-    def up(self):
-        if self.process is None:
-            self.start()
-
-    def kill(self):
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def get(self, path):
-        with urllib.request.urlopen(self.uri + path, timeout=10) as answer:
-            return answer.read()
-
-    def post(self, path, body):
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.uri + path, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.loads(answer.read())
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +33,6 @@ def server(tmp_path_factory):
     server = Server(tmp_path_factory.mktemp("server"))  # not started: the first test has to do without
     yield server
     server.kill()
-
-
-class Cursor:
-    def __init__(self):
-        self.text = "{}"
-
-    def load(self):
-        return json.loads(self.text)
-
-    def save(self, state):
-        self.text = json.dumps(state)
 
 
 def trial(seed):
