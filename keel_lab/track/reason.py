@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote, urlsplit
 
 LIMIT = 300
@@ -17,6 +18,8 @@ def reason(error: BaseException, uri: str) -> str:
             place = f": {link.filename}" if link.filename else ""
             return f"{link.strerror.lower()}{place}"
         link = link.__cause__ or link.__context__
+    if refused := re.search(r"too many (\d+) error responses", str(error)):
+        return f"it answers with HTTP status {refused[1]}"
     lines = str(error).strip().splitlines()
     words = lines[0] if lines else type(error).__name__
     if password := urlsplit(uri).password:

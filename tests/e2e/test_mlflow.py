@@ -22,7 +22,7 @@ from keel_lab.track.destination import experiment_url
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.trial import Trial
 from tests.command_line import TOYS, call
-from tests.mlflow_server import Server
+from tests.mlflow_server import Cursor, Server
 
 STEPS = 60
 VERDICT = Verdict(Status.DIVERGED, Mode.IRRECOVERABLE, 41, 40, 0.02, learned=True)
@@ -33,17 +33,6 @@ def server(tmp_path_factory):
     server = Server(tmp_path_factory.mktemp("server"))  # not started: the first test has to do without
     yield server
     server.kill()
-
-
-class Cursor:
-    def __init__(self):
-        self.text = "{}"
-
-    def load(self):
-        return json.loads(self.text)
-
-    def save(self, state):
-        self.text = json.dumps(state)
 
 
 def trial(seed):

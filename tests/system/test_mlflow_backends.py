@@ -1,0 +1,100 @@
+"""Where tracking can go: a real PostgreSQL (Debian's), and a server that asks who is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from keel_lab.track.mlflow_tracker import MlflowTracker
+from tests.mlflow_server import Cursor, Server, collapse, free_port, ramp, sweep_of
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A cluster of its own, on loopback, run as the user postgres, who may not read pytest's folders."""
+    folder = Path(tempfile.mkdtemp(prefix="keel-lab-pg-"))
+    shutil.chown(folder, "postgres")
+    (programs,) = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
+    port = free_port()
+
+    def run(program, *words):
+        command = [str(programs / program), *words]
+        subprocess.run(command, check=True, user="postgres", cwd=folder, stdout=subprocess.DEVNULL)
+
+    (folder / "password").write_text("secret word")
+    run("initdb", "-D", f"{folder}/data", "-U", "lab", "--auth=scram-sha-256", f"--pwfile={folder}/password")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    run("pg_ctl", "-D", f"{folder}/data", "-w", "-t", "120", "-l", f"{folder}/log", "-o", options, "start")
+    yield f"postgresql://lab:secret%20word@127.0.0.1:{port}/postgres"
+    run("pg_ctl", "-D", f"{folder}/data", "-w", "-m", "fast", "stop")
+    shutil.rmtree(folder)
+
+
+def deliver(name, root, uri, **limits):
+    trials = [ramp("keel", blocks, steps=60) for blocks in (2, 4)]
+    tracker = MlflowTracker(
+        sweep_of(name, trials), str(root), uri, Cursor(), **{"patience": 300, "grace": 60, **limits}
+    )
+    for planned in trials:
+        tracker.record(planned, *collapse(planned, 40))
+    tracker.summary("# report", [], {"diverged": 2.0})
+    return tracker.close()
+
+
+def assert_there(name, uri):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(name)
+    assert all(len(value) <= 5000 for value in experiment.tags.values())
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(runs) == {"keel-b2-s0", "keel-b4-s0", "summary"}
+    assert runs["keel-b2-s0"].data.tags["nonfinite.loss"] == "59: inf, 60: nan"
+    assert len(client.get_metric_history(runs["keel-b2-s0"].info.run_id, "train/loss")) == 58
+
+
+def test_postgresql(postgres, tmp_path):
+    for _ in range(2):  # a second time finds the runs of another storage, and leaves them alone
+        assert deliver("in-postgres", tmp_path, postgres) == ()
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(postgres)
+    experiment = client.get_experiment_by_name("in-postgres")
+    assert len(client.search_runs([experiment.experiment_id])) == 6
+    assert deliver("alone-in-postgres", tmp_path, postgres) == ()
+    assert_there("alone-in-postgres", postgres)
+
+
+def test_a_wrong_password_is_one_sentence_without_it(postgres, tmp_path):
+    wrong = postgres.replace("secret%20word", "guessed%20word")
+    (sentence,) = deliver("refused", tmp_path, wrong, grace=30)
+    assert "guessed" not in sentence
+    assert "password authentication failed" in sentence
+    assert "\n" not in sentence
+
+
+def test_a_server_that_asks_for_user_and_password(tmp_path, monkeypatch):
+    settings = tmp_path / "auth.ini"
+    settings.write_text(
+        "[mlflow]\ndefault_permission = READ\nadmin_username = lab\nadmin_password = correct-horse-battery\n"
+        f"database_uri = sqlite:///{tmp_path}/auth.db\n"
+        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+    )
+    environment = {"MLFLOW_AUTH_CONFIG_PATH": str(settings), "MLFLOW_FLASK_SERVER_SECRET_KEY": os.urandom(8).hex()}
+    server = Server(tmp_path, more=("--app-name", "basic-auth"), environment=environment)
+    server.start()
+    try:
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "lab")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
+        (sentence,) = deliver("asked", tmp_path, server.uri)
+        assert "401" in sentence or "not authenticated" in sentence.lower()
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "correct-horse-battery")
+        assert deliver("asked", tmp_path, server.uri) == ()
+        assert_there("asked", server.uri)
+    finally:
+        server.kill()
