@@ -72,9 +72,9 @@ def test_postgresql(postgres, tmp_path):
 
 def test_a_wrong_password_is_one_sentence_without_it(postgres, tmp_path):
     wrong = postgres.replace("secret%20word", "guessed%20word")
-    (sentence,) = deliver("refused", tmp_path, wrong, grace=30)
+    (sentence,) = deliver("refused", tmp_path, wrong, grace=5)
     assert "guessed" not in sentence
-    assert "password authentication failed" in sentence
+    assert sentence.startswith("2 runs and the summary were not delivered to postgresql://lab:***@127.0.0.1:")
     assert "\n" not in sentence
 
 
@@ -90,11 +90,11 @@ def test_a_server_that_asks_for_user_and_password(tmp_path, monkeypatch):
     server.start()
     try:
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "lab")
-        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
-        (sentence,) = deliver("asked", tmp_path, server.uri)
-        assert "401" in sentence or "not authenticated" in sentence.lower()
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "correct-horse-battery")
         assert deliver("asked", tmp_path, server.uri) == ()
         assert_there("asked", server.uri)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
+        (sentence,) = deliver("asked", tmp_path, server.uri)
+        assert "not authenticated" in sentence
     finally:
         server.kill()
