@@ -110,9 +110,15 @@ def test_a_server_that_is_away_is_said_and_exits_with_3(capsys):
     assert f"delivered to {uri}: connection refused" in ended.err
 
 
+def _hears_ctrl_c():
+    """A shell starts its background jobs with SIGINT ignored, which children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ui_shows_the_sweep_on_loopback_until_ctrl_c(folder, client):
     command = [sys.executable, "-m", "keel_lab", "ui", "toys", "--no-browser"]
-    page = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    page = subprocess.Popen(command, **pipes, text=True, cwd=folder, preexec_fn=_hears_ctrl_c)
     try:
         url = page.stdout.readline().strip()
         base, _, rest = url.partition("/#/")
