@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install quickstart test lint types check docs test-system clean
+.PHONY: help install quickstart test lint types check docs test-system test-stack clean
 
 help:
 	@echo "make quickstart   install, run sweeps/quickstart.yaml, print its Max LR table (under 2 minutes after installation)"
@@ -12,6 +12,7 @@ help:
 	@echo "make check        lint, types and tests"
 	@echo "make docs         build the documentation into site/"
 	@echo "make test-system  the tests that need Debian packages or root (see tests/system/packages.txt)"
+	@echo "make test-stack   whole stacks: hosts in namespaces, docker-compose.yml, PostgreSQL, a browser (see tests/stack/packages.txt)"
 	@echo "make install      create $(VENV) with keel_lab, its dependencies at the tested versions, and the test tools"
 	@echo "make clean        remove $(VENV) and caches; results in keel-lab-store/ stay"
 
@@ -29,7 +30,7 @@ quickstart: install
 	$(BIN)/keel-lab run sweeps/quickstart.yaml
 
 test: install
-	$(BIN)/python -m pytest tests --ignore tests/system
+	$(BIN)/python -m pytest tests --ignore tests/system --ignore tests/stack
 
 lint: install
 	$(BIN)/ruff check .
@@ -45,6 +46,9 @@ docs: install
 
 test-system: install
 	$(BIN)/python -m pytest tests/system
+
+test-stack: install
+	$(BIN)/python -m pytest tests/stack
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What a person sees in MLflow, in a real browser (Debian's chromium); screenshots stay in tests/system/screenshots."""
+"""What a person sees in MLflow, in a real browser (Debian's chromium); screenshots stay in tests/stack/screenshots."""
 
 from __future__ import annotations
 

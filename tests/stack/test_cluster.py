@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.object_store import KEYS, uri_of
-from tests.system.hosts import PATIENCE, Host, Network, wait_for
+from tests.stack.hosts import PATIENCE, Host, Network, wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 OURS = ("keel_lab", "trainers", "analysis", "tests", "sweeps")
@@ -114,7 +114,7 @@ class Cluster:
         self._start_ray(self.head, ["--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false"])
         self.folder.mkdir()
         (self.folder / "a.txt").write_text("".join(f"{n} bottles of beer on the wall.\n" for n in range(600)))
-        subprocess.run(["cp", "-r", REPOSITORY / "tests" / "system" / "shards", wheel, self.folder], check=True)
+        subprocess.run(["cp", "-r", REPOSITORY / "tests" / "stack" / "shards", wheel, self.folder], check=True)
         (self.folder / "workers.yaml").write_text(
             f"py_modules: [{wheel.name}, shards]\nenv_vars: {{CLUSTER_PACE: '0.08'}}\n"
         )
