@@ -13,9 +13,18 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 600.0  # seconds; only ever waited for when something is broken
 NETWORK = "10.77.0"
 KINDS = ("--net", "--mount", "--uts", "--pid")
+
+
+def _own_tmp() -> list[str]:
+    """Hides this machine's /tmp; if the checkout lies in there, it is brought back."""
+    if not REPOSITORY.is_relative_to("/tmp"):
+        return ["mount -t tmpfs none /tmp"]
+    back = [f"mkdir -p '{REPOSITORY}'", f"mount --bind /mnt '{REPOSITORY}'"]
+    return [f"mount --bind '{REPOSITORY}' /mnt", "mount -t tmpfs none /tmp", *back]
 
 
 class Host:
@@ -26,7 +35,7 @@ class Host:
         setup = [
             f"hostname {name}",
             "ip link set lo up",
-            "mount -t tmpfs none /tmp",
+            *_own_tmp(),
             f"echo '127.0.0.1 localhost\n{self.address} {name}' > /tmp/hosts",
             "mount --bind /tmp/hosts /etc/hosts",
             *(f"mount -t tmpfs none '{folder}'" for folder in hidden),
