@@ -26,6 +26,7 @@ from keel_lab.track.fields import execution_tags
 from keel_lab.track.mirror import Mirror
 from keel_lab.track.note import experiment_note
 from keel_lab.track.outbox import Outbox
+from keel_lab.track.reason import NO_ANSWER
 from keel_lab.track.record import Record
 from keel_lab.track.tracker import CurveSource
 from keel_lab.track.writer import Cursor, Writer
@@ -162,7 +163,7 @@ class MlflowTracker:
 
     def _silent_until(self) -> float:
         """From when on silence means that nobody is there; never for a file, nor while MLflow is being imported."""
-        if self._outbox.away is not None:
+        if self._outbox.away not in (None, NO_ANSWER):
             return self._outbox.news + min(self._grace, GRACE_AWAY)
         busy = self.uri.startswith("sqlite") or not self._writer.imported
         return math.inf if busy else self._outbox.news + self._grace
@@ -172,7 +173,7 @@ class MlflowTracker:
         what = [f"{trials} run{'s' if trials > 1 else ''}"] if trials else []
         what += ["the summary"] if summary else []
         if what:
-            why = self._outbox.away or next(iter(self._outbox.refused.values()), "no answer in time")
+            why = self._outbox.away or next(iter(self._outbox.refused.values()), NO_ANSWER)
             verb = "was" if trials <= 1 and len(what) == 1 else "were"
             server = f" --tracking {shown(self.uri)}" if ui_command(self.uri) is None else ""
             yield (

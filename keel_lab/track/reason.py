@@ -6,6 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 LIMIT = 300
+NO_ANSWER = "no answer in time"  # a server that is slow, as at its first request, or a line that is cut
 
 
 def reason(error: BaseException, uri: str) -> str:
@@ -13,7 +14,7 @@ def reason(error: BaseException, uri: str) -> str:
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, TimeoutError) or type(link).__name__ in ("ReadTimeout", "ConnectTimeout"):
-            return "no answer in time"
+            return NO_ANSWER
         if isinstance(link, OSError) and isinstance(link.errno, int) and link.strerror:
             place = f": {link.filename}" if link.filename else ""
             return f"{link.strerror.lower()}{place}"

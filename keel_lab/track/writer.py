@@ -16,7 +16,7 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.track.destination import shown
 from keel_lab.track.mirror import Mirror
 from keel_lab.track.outbox import STORED, Outbox, Work
-from keel_lab.track.reason import reason
+from keel_lab.track.reason import NO_ANSWER, reason
 from keel_lab.track.record import Clock
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Writer(threading.Thread):
             if self._mirror is None and not self._connect():
                 failures += 1
                 self._outbox.failed(work, self._outbox.away or "", answers=False)
-                if self._outbox.closing:
+                if self._outbox.closing and self._outbox.away != NO_ANSWER:  # `close` bounds the wait for a slow one
                     break
                 continue
             failures = 0

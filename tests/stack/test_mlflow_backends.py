@@ -38,7 +38,7 @@ def postgres():
 def deliver(name, root, uri, **limits):
     trials = [ramp("keel", blocks, steps=60) for blocks in (2, 4)]
     tracker = MlflowTracker(
-        sweep_of(name, trials), str(root), uri, Cursor(), **{"patience": 300, "grace": 60, **limits}
+        sweep_of(name, trials), str(root), uri, Cursor(), **{"patience": 300, "grace": 120, **limits}
     )
     for planned in trials:
         tracker.record(planned, *collapse(planned, 40))

@@ -27,7 +27,8 @@ localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");"""
 def address(tmp_path_factory):
     server = Server(tmp_path_factory.mktemp("server"))
     server.start()
-    tracker = MlflowTracker(sweep_of("browsed", TRIALS), str(server.folder), server.uri, Cursor(), patience=300)
+    limits = {"patience": 300, "grace": 120}  # its first answer takes a cold server long
+    tracker = MlflowTracker(sweep_of("browsed", TRIALS), str(server.folder), server.uri, Cursor(), **limits)
     for planned in TRIALS:
         tracker.record(planned, *collapse(planned, ONSETS[planned.trial.architecture] - 5 * planned.trial.blocks))
     tracker.summary("# Max LR\n\n| architecture | Max LR |\n|---|---|\n| keel | 0.02 |\n", [], {"diverged": 12.0})
