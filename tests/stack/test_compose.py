@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -177,7 +178,11 @@ def test_it_goes_on_after_a_power_cut_and_stores_trials_in_s3(stack, swept):
     assert runs(stack) == 7
     curve = next(key for key in objects(stack, "mlflow") if key.endswith("curve.parquet"))
     address = f"http://mlflow:5000/api/2.0/mlflow-artifacts/artifacts/{curve}"
-    assert succeed(stack.exec("ray-head-1", "python", "-c", READ.replace(".read()", ".read(4)"), address)) == "PAR1"
+    first_bytes = ("ray-head-1", "python", "-c", READ.replace(".read()", ".read(4)"), address)
+    deadline = time.monotonic() + 60
+    while stack.exec(*first_bytes).returncode and time.monotonic() < deadline:
+        time.sleep(1.0)  # the store lists its objects before its volumes are there
+    assert succeed(stack.exec(*first_bytes)) == "PAR1"
     place = {"KEEL_LAB_STORAGE": "s3://keel-lab/store"}
     table = succeed(
         stack.exec(
