@@ -65,6 +65,7 @@ def test_a_step_that_is_no_affine_one_has_no_prediction() -> None:
 
 def test_the_command_prints_every_trial_and_moment_and_measures_once(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("KEEL_LAB_STORAGE", str(tmp_path / "store"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # which mlflow.set_tracking_uri leaves behind
     first = call(
         capsys, "probe", *SWEEP, "grid.architecture=[post_ln, highway]", "--at", "init,100%", "--format", "csv"
     )
