@@ -43,18 +43,63 @@ def refuse_other_search(before: StoredSweep | None, opened: OpenedSweep) -> None
         )
 
 
-def searching(points: Points, sweep: StoredSweep, root: Root, room: Callable[[], int]) -> tuple[SearchProposer, Mirror]:
-    """What the runner asks, and where Optuna's storage is kept up to date.
+def searching(
+    points: Points, sweep: StoredSweep, root: Root, room: Callable[[], int], mirror: Mirror
+) -> SearchProposer:
+    """What the runner asks.
 
     Args:
         points: of the opened sweep.
         sweep: as stored, with its points so far.
         root: storage.
         room: how many trials run at once.
+        mirror: as from `mirror_of`.
     """
-    from keel_lab.search.mirror import Mirror, mirror_url
     from keel_lab.search.proposer import SearchProposer
 
-    mirror = Mirror(mirror_url(root.local("optuna.db")), sweep.name)
     files = PointFiles(root, sweep.name)
-    return SearchProposer(points, files, Trials(root), sweep.points, room, mirror), mirror
+    return SearchProposer(points, files, Trials(root), sweep.points, room, mirror)
+
+
+def mirror_of(opened: OpenedSweep, root: Root, tracking: str | None, say: Callable[[str], None]) -> Mirror | None:
+    """Where Optuna's storage is kept up to date; None for a sweep that is no search.
+
+    Args:
+        opened: the sweep.
+        root: storage.
+        tracking: where MLflow's runs go.
+        say: is told what a person should know meanwhile.
+
+    Raises:
+        UsageError: see `mirror_storage.mirror_url`.
+    """
+    if opened.points is None:
+        return None
+    from keel_lab.search.mirror import Mirror
+    from keel_lab.search.mirror_storage import mirror_url
+
+    file = root.local("optuna.db")
+    url = mirror_url(file, tracking)
+    return Mirror(url, opened.spec.name, say, own=url == f"sqlite:///{file}")
+
+
+def mirrored(opened: OpenedSweep, root: Root, tracking: str) -> tuple[str, bool]:
+    """Brings the Optuna storage to where a stored search is; says how to look at it, and whether all is there.
+
+    Args:
+        opened: the stored sweep.
+        root: storage.
+        tracking: where MLflow's runs go.
+
+    Raises:
+        UsageError: see `mirror_storage.mirror_url`.
+    """
+    from keel_lab.search.study import Study
+
+    mirror = mirror_of(opened, root, tracking, lambda text: None)  # what `close` says is enough
+    if mirror is None or opened.points is None or opened.origin is None:
+        return "", True
+    asked = [point for point in opened.origin.points if not point.fresh]
+    cells = opened.points.cells
+    mirror.begin([Study(opened.points, cell, (one for one in asked if one.cell == cell.number)) for cell in cells])
+    return mirror.close(), mirror.current

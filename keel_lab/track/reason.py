@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
+
+from keel_lab.track.destination import password
 
 LIMIT = 300
 NO_ANSWER = "no answer in time"  # a server that is slow, as at its first request, or a line that is cut
@@ -23,6 +25,6 @@ def reason(error: BaseException, uri: str) -> str:
         return f"it answers with HTTP status {refused[1]}"
     lines = str(error).strip().splitlines()
     words = lines[0] if lines else type(error).__name__
-    if password := urlsplit(uri).password:
-        words = words.replace(password, "***").replace(unquote(password), "***")
+    if secret := password(uri):
+        words = words.replace(secret, "***").replace(unquote(secret), "***")
     return words if len(words) <= LIMIT else f"{words[:LIMIT]}..."

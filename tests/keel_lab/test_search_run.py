@@ -182,9 +182,13 @@ def test_a_mirror_that_is_away_costs_nothing_and_is_made_up_later(bench, monkeyp
     journal = bench.folder / "away" / "journal.log"
     monkeypatch.setenv("KEEL_LAB_OPTUNA", f"journal:{journal}")
     assert bench.run().exit_code == 0
-    assert "the Optuna storage is not up to date" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"the Optuna storage at {journal} is not up to date: no such file or directory" in said
+    assert said.count("cannot be written: no such file or directory") == 1
+    assert said.count("the Optuna storage") == 2
     journal.parent.mkdir()
     bench.run("search.points=13")
+    assert f"optuna-dashboard {journal}" in capsys.readouterr().err
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     assert len(optuna.load_study(study_name="bowl: bowl 4 blocks", storage=storage).trials) == 13
 
