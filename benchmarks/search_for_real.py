@@ -181,9 +181,8 @@ def compare(
             )
             told = f"{one.trials:g} trials; {best}; {runs.trained - before} trained now"
             print(f"seed {seed} {name:10} {told}", flush=True)
-    print(
-        f"{'search':10} {'median trials':>13} {'steps':>6} {'not found':>9} {'best, other seeds':>22}  trials, each seed"
-    )
+    measured = f"{'best, other seeds':>22}"
+    print(f"{'search':10} {'median trials':>13} {'steps':>6} {'not found':>9} {measured}  trials, each seed")
     for name, all_of in found.items():
         counts = [min(one.trials, points + 1) for one in all_of]
         missed = sum(math.isinf(one.trials) for one in all_of)
