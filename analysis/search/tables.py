@@ -23,16 +23,19 @@ def _best(search: Search) -> Table:
     what = "Pareto front" if several else "Best points"
     goals = ", ".join(f"{one.name} ({one.direction})" for one in search.objectives)
     rows = []
+    shape = () if search.spec.parameters is None else ("width",)  # which follows from the depth
     for best in search.best:
         row = [f"#{best.point.number}", *(words.parameter(best.point, one) for one in search.parameters)]
+        row += [str(best.point.trials[0].trial.model.width)] * len(shape)
         for number, objective in enumerate(search.objectives):
             row += [words.found(best.point, objective, number), words.again(best.again.get(objective.name), objective)]
         rows.append(tuple(row))
     return Table(
         f"{what} for {goals}: {search.sweep.stored.name}, {search.name}",
-        ("point", *(one.name for one in search.parameters)),
+        ("point", *(one.name for one in search.parameters), *shape),
         tuple(Group(one.name, ("as found", _AGAIN)) for one in search.objectives),
-        tuple(rows) or (("none yet", *("-" for _ in range(len(search.parameters) + 2 * len(search.objectives)))),),
+        tuple(rows)
+        or (("none yet", *("-" for _ in range(len(search.parameters) + len(shape) + 2 * len(search.objectives)))),),
         tuple(_notes(search)),
     )
 
@@ -62,6 +65,10 @@ def _meaning(search: Search) -> list[str]:
     ]
     if any(one.key == ALPHA for one in search.parameters):
         notes.append("Alpha in units of L, the number of sub-layers, and in the search's own words.")
+    if search.spec.parameters is not None:
+        notes.append(
+            f"Width: what gives about {search.spec.parameters:,} parameters at that depth; the FFN in proportion."
+        )
     names = [one.name for one in search.objectives]
     if names == ["max_lr"] and any(one.key.startswith("options.") for one in search.parameters):
         notes.append(
