@@ -34,10 +34,11 @@ def refuse_other_search(before: StoredSweep | None, opened: OpenedSweep) -> None
         line for line in Sweeps.difference(before.spec["document"], opened.spec.document) if not line.startswith(FREE)
     ]
     if differences:
+        asked = sum(not point.fresh for point in before.points)
         shown = "\n".join(f"  {line}" for line in differences)
         name = opened.spec.name
         raise UsageError(
-            f"search {name}: found {len(before.points)} points in storage, asked under another definition; now\n"
+            f"search {name}: found {asked} points in storage, asked under another definition; now\n"
             f"{shown}\nGo on under the old one (keel-lab resume {name}), or search anew under another name, which may "
             f"begin with its best points: name={name}-2 search.warm_start.from={name}"
         )
