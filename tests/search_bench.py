@@ -65,8 +65,10 @@ class Bench:
         return self.launch(composition.reopen_sweep(name, self.root))
 
     def launch(self, opened: OpenedSweep, tracking: str = "off"):
-        options, nothing = LaunchOptions("local", None, tracking), Reporting(lambda: "", lambda: "", lambda: ())
-        return launch(opened, self.root, composition.catalogue(), nothing, options, lambda text: None)
+        options, reporting = LaunchOptions("local", None, tracking), Reporting(lambda: "", lambda: "", lambda: ())
+        if tracking != "off":
+            reporting = composition.reporting([opened.spec.name], self.root, "text")
+        return launch(opened, self.root, composition.catalogue(), reporting, options, lambda text: None)
 
     def points(self, name: str = "bowl", *, fresh: bool = False) -> list[Point]:
         return [point for point in PointFiles(self.root, name).all() if point.fresh == fresh]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from analysis.intervals import LEVEL
 from analysis.search import words
 from analysis.search.findings import ALPHA, Search
@@ -43,7 +45,7 @@ def _best(search: Search) -> Table:
 def _notes(search: Search) -> list[str]:
     spec, points = search.spec, search.points
     counts = [f"{len(points)} of {spec.points} points asked, sampler {spec.sampler.name} (seed {spec.seed})"]
-    counts += [f"{search.count(State.PRUNED)} pruned"] if search.count(State.PRUNED) else []
+    counts += [f"{search.count(State.PRUNED)} pruned{_why(search)}"] if search.count(State.PRUNED) else []
     counts += [f"{search.diverged} diverged"] if search.diverged else []
     counts += [f"{search.count(State.RUNNING)} not ended"] if search.count(State.RUNNING) else []
     notes = ["; ".join(counts) + ".", *_meaning(search)]
@@ -52,6 +54,12 @@ def _notes(search: Search) -> list[str]:
             f"The best point stands at the {end} of {name}: the optimum may lie beyond; extend search.space.{name}."
         )
     return notes
+
+
+def _why(search: Search) -> str:
+    """Why points were pruned that did not diverge."""
+    found = Counter(str(one.facts["why"]) for one in search.points if one.state is State.PRUNED and "why" in one.facts)
+    return f" ({', '.join(f'{count} {why}' for why, count in found.items())})" if found else ""
 
 
 def _meaning(search: Search) -> list[str]:

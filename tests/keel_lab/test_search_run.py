@@ -210,3 +210,20 @@ def test_the_report_says_what_was_found_and_what_fresh_seeds_give(bench) -> None
     assert best["val_loss.again_low"] < best["val_loss.again"] < best["val_loss.again_high"]
     files = analysis.report.figures(["bowl"], bench.root, bench.folder / "drawn")
     assert [file.name for file in files] == ["search-bowl.png", "search-bowl.svg"]
+
+
+def test_mlflow_has_the_report_the_figure_and_the_best_as_found_and_measured_again(bench) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{bench.folder}/mlflow.db"
+    bench.run(tracking=uri)
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("bowl")
+    (summary,) = client.search_runs([experiment.experiment_id], "tags.kind = 'summary'")
+    names = {item.path for item in client.list_artifacts(summary.info.run_id)}
+    assert {"report.md", "search-bowl.png", "search-bowl.svg"} <= names
+    best = min((point for point in bench.points() if point.told), key=lambda point: point.told)
+    fresh = next(point for point in bench.points(fresh=True) if point.number == best.number)
+    assert summary.data.metrics["points"] == 12
+    assert summary.data.metrics["best_as_found/val_loss"] == pytest.approx(best.told[0])
+    assert summary.data.metrics["best_measured_again/val_loss"] == pytest.approx(fresh.told[0])
