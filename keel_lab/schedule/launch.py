@@ -33,7 +33,8 @@ from keel_lab.search.opening import refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root, StorageError
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
