@@ -80,9 +80,8 @@ def measure(runs: int, folder: Path, say: Callable[[str], None]) -> None:
     fill_mlflow(sweep, uri, folder)
     theirs = time.perf_counter() - begin - ours
     count = len(sweep.trials)
-    say(
-        f"{count} runs in {count // SEEDS} cells of {SEEDS} seeds; storing took {ours:.0f} s, MLflow's in bulk {theirs:.0f} s"
-    )
+    say(f"{count} runs in {count // SEEDS} cells of {SEEDS} seeds")
+    say(f"storing them took {ours:.0f} s, in MLflow's tables in bulk {theirs:.0f} s")
     first, _, _ = reading(OURS, str(folder / "store"))
     say(f"keel_lab, the first time (it reads every result and makes its index): {first:.2f} s")
     found: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}

@@ -74,7 +74,7 @@ class Client(Protocol):
     name: str
     writes: str
 
-    def __init__(self, sweep: Sweep, folder: str, uri: str) -> None: ...  # noqa: D107
+    def __init__(self, sweep: Sweep, folder: str, uri: str) -> None: ...
 
     def start(self, planned: PlannedTrial) -> None: ...  # noqa: D102
 
@@ -202,7 +202,7 @@ class Tune:
         self._callback.log_trial_start(self._trial)
 
     def step(self, step: Step, values: dict[str, float]) -> None:
-        """As when a trial has reported; Tune itself adds some ten values of its own, of which this has the needed one."""
+        """As when a trial has reported; of the ten values or so that Tune adds itself, this has the one it needs."""
         self._callback.log_trial_result(step.step, self._trial, {**values, "training_iteration": step.step})
 
     def end(self, planned: PlannedTrial, curve: Curve) -> None:
