@@ -2,8 +2,9 @@
 
     python benchmarks/tracking.py [trials] [steps] [rounds] [stored]     # 10 300 3 10000; some minutes
 
-Clients take turns on equal curves of five metrics, on SQLite and on a PostgreSQL that is started for it (without fsync);
-the order turns round by round. Read the ratios, and the load of the machine beside them. The second part is benchmarks/stored_runs.py.
+Clients take turns on equal curves of five metrics, on SQLite and on a PostgreSQL that is started for it, without fsync;
+the order turns round by round. Read the ratios, and the load of the machine beside them. The second part is
+benchmarks/stored_runs.py.
 """
 
 from __future__ import annotations

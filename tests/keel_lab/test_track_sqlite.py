@@ -466,7 +466,7 @@ def test_a_cursor_that_cannot_be_saved_is_said(rig):
     tracker = rig.open()
     tracker.record(one, result_of(one), DIVERGED, curve_of(one))
     (sentence,) = tracker.close()
-    assert "could not be noted in storage: no space left on device" in sentence
+    assert "could not be noted in storage: no space is left on its disk: free some" in sentence
     assert rig.runs()[one.name].info.status == "FINISHED"
 
 
