@@ -50,7 +50,7 @@ class News:
             if self._load is not None and (values := self._load.sample(now)):
                 self._points.append((step.step, time.time_ns() // 1_000_000, values))
             self._send(state)
-            self._due = now + BATCH_EVERY
+            self._due = now
 
     def rungs(self, rungs: Sequence[tuple[int, float]]) -> None:
         """The losses, by step, at the marks reached so far; all of them go with each batch from here on."""
@@ -60,7 +60,7 @@ class News:
     def say(self, text: str, state: str) -> None:
         """Tells the user something at once, and waits until it is taken: for moments in which nothing trains."""
         step, loss = (0, math.nan) if self._last is None else (self._last.step, self._last.loss)
-        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))
+        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))()
 
     def close(self, state: str) -> None:
         """Sends what is left."""

@@ -71,7 +71,7 @@ class RayCluster:
             self._scratch.close()
 
     def _start(self) -> None:
-        self._scratch = Scratch()
+        self._scratch = Scratch(sockets=True)
         try:
             with _environment_of_workers(self._scratch.folder):
                 self._ray.init(

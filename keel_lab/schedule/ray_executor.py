@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from keel_lab.errors import IncompleteError
-from keel_lab.result import Failure, FailureKind, TrialResult
+from keel_lab.result import Failure, FailureKind, TrialResult, with_shared_facts
 from keel_lab.schedule.executor import Finished, Progress, Task
 from keel_lab.schedule.limits import overtime
 from keel_lab.schedule.node_losses import NodeLosses
@@ -188,7 +188,7 @@ class RayExecutor:
         task, host = attempt.task, attempt.host
         self._halted.discard(task.trial.id)
         if isinstance(outcome, TrialResult):
-            return Finished(task, result=outcome, node=attempt.node)
+            return Finished(task, result=with_shared_facts(outcome), node=attempt.node)
         if attempt.overdue:
             outcome = Failure(FailureKind.TIMEOUT, f"{overtime(task.seconds or 0)}, and it did not stop: killed", host)
         failure = outcome if isinstance(outcome, Failure) else failure_of(outcome, host)

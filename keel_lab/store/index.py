@@ -16,11 +16,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, get_type_hints
 
-from pydantic_core import from_json
-
 from keel_lab.errors import NewerSchemaError
 from keel_lab.parquet import read_parquet
-from keel_lab.result import TrialResult
+from keel_lab.result import TrialResult, with_shared_facts
 from keel_lab.store.committed import path_of, read_committed, read_trial
 from keel_lab.store.document import is_name
 from keel_lab.store.root import Root, StorageError
@@ -64,7 +62,6 @@ class Row(NamedTuple):
 
 
 _KINDS: dict[str, type] = get_type_hints(Row)
-_THRESHOLDS: dict[str, Mapping[str, object]] = {}
 
 
 def shape_of(trial: Trial) -> str:
@@ -184,9 +181,10 @@ def result_of(row: Row) -> TrialResult:
 
 @functools.lru_cache(maxsize=20_000)
 def _parsed(result: str) -> TrialResult:
-    told = from_json(result, cache_strings="keys")  # half the time of json.loads, and the same to the bit
-    known = _THRESHOLDS.setdefault(str(told["thresholds"]), told["thresholds"])  # one object for those of many results
-    return TrialResult.from_json({**told, "thresholds": known})
+    from pydantic_core import from_json
+
+    told = TrialResult.from_json(from_json(result, cache_strings="all"))  # json's keys would be new ones every time
+    return with_shared_facts(told)
 
 
 def _number(facts: Mapping[str, object], name: str) -> float:
