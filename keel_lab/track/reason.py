@@ -12,6 +12,7 @@ from keel_lab.track.destination import shown
 LIMIT = 300
 NO_ANSWER = "no answer in time"  # a server that is slow, as at its first request, or a line that is cut
 ELSEWHERE = "name another place with --tracking or MLFLOW_TRACKING_URI"
+NOT_WRITABLE = f"it may not be written: allow it, or {ELSEWHERE}"
 
 
 class Reason(NamedTuple):
@@ -40,7 +41,6 @@ class _Known(NamedTuple):
 DRIVERS = {"psycopg": '"psycopg[binary]"', "MySQLdb": "mysqlclient"}  # what pip calls a module
 
 _FULL = "no space is left on its disk: free some"
-_NOT_WRITABLE = f"it may not be written: allow it, or {ELSEWHERE}"
 _KNOWN = (
     _Known(
         r"error code 401 != 200|not authenticated",
@@ -75,7 +75,7 @@ _KNOWN = (
         "newer MLflow wrote it, install that one",
     ),
     _Known(r"file is not a database|file is encrypted", f"it is no SQLite database: {ELSEWHERE}"),
-    _Known(r"readonly database|[Pp]ermission denied for|InsufficientPrivilege|command denied", _NOT_WRITABLE),
+    _Known(r"readonly database|[Pp]ermission denied for|InsufficientPrivilege|command denied", NOT_WRITABLE),
     _Known(r"unable to open database file", f"its file cannot be opened: allow it, or {ELSEWHERE}"),
     _Known(r"disk is full|No space left on device|could not extend file|DiskFull", _FULL, hopeless=False, waits=True),
     _Known(r"database is locked", "another program holds it locked", hopeless=False, waits=True),
@@ -120,11 +120,11 @@ def understood(error: BaseException, uri: str) -> Reason:
 def _of_system(error: OSError) -> Reason:
     """The operating system's own words."""
     place = f": {error.filename}" if error.filename else ""
-    said = f"{error.strerror.lower()}{place}"
+    said = f"{(error.strerror or str(error)).lower()}{place}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Reason(f"{_FULL} ({said})", waits=True)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Reason(f"{_NOT_WRITABLE} ({said})", hopeless=True)
+        return Reason(f"{NOT_WRITABLE} ({said})", hopeless=True)
     return Reason(said)
 
 

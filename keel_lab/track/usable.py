@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from keel_lab.errors import UsageError
 from keel_lab.track.destination import shown
-from keel_lab.track.reason import ELSEWHERE, Reason, understood
+from keel_lab.track.reason import ELSEWHERE, NOT_WRITABLE, Reason, understood
 
 SECONDS = 5.0  # for a server's answer; one that takes longer is away
 QUESTION = "/api/2.0/mlflow/experiments/get-by-name?experiment_name="
@@ -55,6 +55,8 @@ def _file(path: Path, uri: str) -> Reason | None:
         return Reason(f"{folder} is no folder in which files may be written: allow it, or {ELSEWHERE}", hopeless=True)
     if nearest != path:
         return None
+    if not os.access(path, os.W_OK):
+        return Reason(NOT_WRITABLE, hopeless=True)
     try:
         with path.open("rb") as stream:
             if stream.read(len(HEADER)) not in (HEADER, b""):
