@@ -39,6 +39,7 @@ from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.tracker import NullTracker, Tracker
+from keel_lab.track.usable import refuse_unusable
 
 SIGNALLED = 128  # exit codes above it name a signal
 
@@ -105,6 +106,8 @@ def launch(
     uri = tracking_uri(options.tracking, root.uri)
     if uri is None and options.tracking != OFF:
         say(NO_URI_NOTE)
+    if uri is not None:
+        refuse_unusable(uri, opened.spec.name)
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:

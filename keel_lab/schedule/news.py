@@ -11,7 +11,7 @@ from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.machine_load import asked_for
+from keel_lab.schedule.machine_load import sampler
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -29,7 +29,7 @@ class News:
         note: a sentence for the user, sent with the next batch.
     """
 
-    def __init__(self, trial: Trial, mailbox: Mailbox, now: float) -> None:
+    def __init__(self, trial: Trial, mailbox: Mailbox, now: float, sample_every: float | None = None) -> None:
         self.unigram_entropy: float | None = None
         self.note = ""
         self._trial_id = trial.id
@@ -38,7 +38,7 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
-        self._load = asked_for(now)
+        self._load = sampler(sample_every, now)
         self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pydantic_core import from_json
+
 from keel_lab.architecture import CorpusFacts
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.plan.planned import PlannedTrial
@@ -42,7 +44,7 @@ class StoredSweep:
     created_at: float = 0.0
     points: tuple[Point, ...] = ()
 
-    @property
+    @functools.cached_property
     def siblings(self) -> SiblingSettings:
         """What runs beside each of its ramps; nothing in a sweep stored before there was a choice."""
         return SiblingSettings.model_validate(self.spec.get("siblings", ALONE.model_dump()))
@@ -103,9 +105,10 @@ def read_sweep(content: bytes, place: str, lines: bytes) -> StoredSweep:
     data = parse(content, place, SCHEMA)
     trials, checked = [], set()
     shared: dict[str, Settings] = {}
+    latest: dict[str, Any] = {}
     for line in lines.splitlines():
-        entry = json.loads(line)
-        _share(entry["trial"], shared)
+        entry = from_json(line, cache_strings="keys")
+        _share(entry["trial"], shared, latest)
         planned = PlannedTrial.from_json(entry)
         kind = (planned.trial.architecture, planned.trial.schedule.kind)
         if kind in checked:  # the bytes are the ones written, so one of a kind tells whether ids are made as they were
@@ -126,11 +129,23 @@ def read_sweep(content: bytes, place: str, lines: bytes) -> StoredSweep:
     )
 
 
-def _share(trial: dict[str, Any], shared: dict[str, Settings]) -> None:
-    """Puts one object in place of equal sections of many trials: half of what a large sweep takes in memory."""
+def _share(trial: dict[str, Any], shared: dict[str, Settings], latest: dict[str, Any]) -> None:
+    """Puts one object in place of equal sections of many trials: half of what a large sweep takes in memory.
+
+    Args:
+        trial: as it was stored; its sections are replaced.
+        shared: the objects so far, by section and content.
+        latest: the content that each section had in the trial before, which is the same one for most.
+    """
     for section, kind in _SECTIONS.items():
-        key = f"{section} {trial.get(section)}"
-        if key not in shared and trial.get(section) is not None:
-            shared[key] = kind.model_validate(trial[section], strict=False)
-        if key in shared:
-            trial[section] = shared[key]
+        content = trial.get(section)
+        if content is None:
+            continue
+        before, known = latest.get(section, (None, None))
+        if content != before:
+            key = f"{section} {content}"
+            if key not in shared:
+                shared[key] = kind.model_validate(content, strict=False)
+            known = shared[key]
+            latest[section] = content, known
+        trial[section] = known

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 
+from benchmarks.postgres import running
 from keel_lab.track.mlflow_tracker import MlflowTracker
-from tests.mlflow_server import Cursor, Server, collapse, free_port, ramp, sweep_of
+from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
 
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A cluster of its own, on loopback, run as the user postgres, who may not read pytest's folders."""
-    folder = Path(tempfile.mkdtemp(prefix="keel-lab-pg-"))
-    shutil.chown(folder, "postgres")
-    (programs,) = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
-    port = free_port()
-
-    def run(program, *words):
-        command = [str(programs / program), *words]
-        subprocess.run(command, check=True, user="postgres", cwd=folder, stdout=subprocess.DEVNULL)
-
-    (folder / "password").write_text("secret word")
-    run("initdb", "-D", f"{folder}/data", "-U", "lab", "--auth=scram-sha-256", f"--pwfile={folder}/password")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    run("pg_ctl", "-D", f"{folder}/data", "-w", "-t", "120", "-l", f"{folder}/log", "-o", options, "start")
-    yield f"postgresql://lab:secret%20word@127.0.0.1:{port}/postgres"
-    run("pg_ctl", "-D", f"{folder}/data", "-w", "-m", "fast", "stop")
-    shutil.rmtree(folder)
+    """A cluster of its own, on loopback."""
+    with running() as uri:
+        yield uri
 
 
 def deliver(name, root, uri, **limits):
