@@ -6,16 +6,15 @@ import os
 
 import pytest
 
-from benchmarks.postgres import running
+from benchmarks.postgres import PostgresServer
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
 
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A cluster of its own, on loopback."""
-    with running() as uri:
-        yield uri
+    with PostgresServer() as server:
+        yield server.url("postgres")
 
 
 def deliver(name, root, uri, **limits):
