@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -118,13 +119,13 @@ def store_figures(explanation: Explanation, root: Root) -> list[Path]:
     from analysis.figures.explain import draw
     from keel_lab.store.committed import path_of
 
-    found = []
-    for draft in draw(explanation, Path(tempfile.mkdtemp(prefix="keel-lab-figures-"))):
+    drafts, found = Path(tempfile.mkdtemp(prefix="keel-lab-figures-")), []
+    for draft in draw(explanation, drafts):
         path = path_of(explanation.trial.id, f"figures/{draft.name}")
         root.write_file(path, draft)
         found.append(root.local(path) or draft)
-        if found[-1] != draft:
-            draft.unlink()
+    if drafts not in {path.parent for path in found}:
+        shutil.rmtree(drafts)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.ramp import slope, slope_unit
 from analysis.readings import Counting, Reading, open_root, read
+from keel_lab.collector import held_back
 from keel_lab.settings import RampSchedule
 
 if TYPE_CHECKING:
@@ -89,10 +90,11 @@ def load(names: str | Sequence[str], storage: Root | Path | str | None = None) -
     """
     import pandas as pd
 
-    sweeps = read([names] if isinstance(names, str) else names, open_root(storage))
-    rows = [_row(one) for sweep in sweeps for one in sweep.readings]
-    extra = sorted({name for row in rows for name in row} - COLUMNS.keys(), key=_extra_order)
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, *extra])
+    with held_back():
+        sweeps = read([names] if isinstance(names, str) else names, open_root(storage))
+        rows = [_row(one) for sweep in sweeps for one in sweep.readings]
+        extra = sorted({name for row in rows for name in row} - COLUMNS.keys(), key=_extra_order)
+        frame = pd.DataFrame(rows, columns=[*COLUMNS, *extra])
     return frame.astype({name: column.dtype for name, column in COLUMNS.items()})
 
 

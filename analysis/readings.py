@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from keel_lab.collector import held_back
 from keel_lab.detect.max_lr import Held, MaxLR, MaxLRKind, max_lr, with_holds
 from keel_lab.detect.reversal import REVERSAL
 from keel_lab.detect.siblings import SIBLINGS
@@ -23,7 +24,8 @@ from keel_lab.settings import ForkSchedule, RampSchedule
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
-    from keel_lab.store.sweeps import StoredSweep, Sweeps
+    from keel_lab.store.stored_sweep import StoredSweep
+    from keel_lab.store.sweeps import Sweeps
     from keel_lab.store.trials import Trials
 
 
@@ -127,30 +129,34 @@ def read(names: Sequence[str], root: Root) -> list[SweepReadings]:
     from keel_lab.store.trials import Trials
 
     sweeps, trials = Sweeps(root), Trials(root)
-    found = []
-    for name in dict.fromkeys(names):
-        stored = sweeps.load(name)
-        results = trials.results([planned.trial.id for planned in stored.trials])
-        planned_trials = with_forks(stored.trials, results, stored.siblings)
-        results |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in results])
-        judged = _Judged(stored, sweeps)
-        failures = _failures(planned_trials, results, root, trials)
+    with held_back():
+        return [_read(name, sweeps, trials, root) for name in dict.fromkeys(names)]
+
+
+def _read(name: str, sweeps: Sweeps, trials: Trials, root: Root) -> SweepReadings:
+    stored = sweeps.load(name)
+    results = trials.results([planned.trial.id for planned in stored.trials])
+    planned_trials = with_forks(stored.trials, results, stored.siblings)
+    results |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in results])
+    judged = _Judged(stored, sweeps)
+    failures = _failures(planned_trials, results, root, trials)
+    readings = [
+        judged.finished(planned, results[planned.trial.id], trials)
+        if planned.trial.id in results
+        else _unfinished(stored, planned, failures.get(planned.trial.id))
+        for planned in planned_trials
+    ]
+    if stored.skips_above_divergence:
+        readings = _skipped(readings)
+    cut = stored.cut
+    if cut:
         readings = [
-            judged.finished(planned, results[planned.trial.id], trials)
-            if planned.trial.id in results
-            else _unfinished(stored, planned, failures.get(planned.trial.id))
-            for planned in planned_trials
-        ]
-        if stored.skips_above_divergence:
-            readings = _skipped(readings)
-        readings = [
-            replace(one, state="skipped") if one.result is None and one.planned.trial.id in stored.cut else one
+            replace(one, state="skipped") if one.result is None and one.planned.trial.id in cut else one
             for one in readings
         ]
-        own = [one for one in readings if one.planned.role is Role.TRIAL]
-        beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
-        found.append(SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside))
-    return found
+    own = [one for one in readings if one.planned.role is Role.TRIAL]
+    beside = tuple(one for one in readings if one.planned.role is not Role.TRIAL)
+    return SweepReadings(stored, tuple(_with_bound(one, beside) for one in own), beside)
 
 
 def _skipped(readings: Sequence[Reading]) -> list[Reading]:

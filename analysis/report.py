@@ -19,6 +19,7 @@ from analysis.search.findings import Search, is_search, searches
 from analysis.tables import caption, grid, grid_layout, grid_records, max_lr, max_lr_paper, max_lr_records
 from analysis.tables.latex import to_latex
 from analysis.tables.layout import Table, to_markdown, to_text
+from keel_lab.collector import held_back
 from keel_lab.errors import UsageError
 from keel_lab.spec.label import label_text
 from keel_lab.store.trials import Trials
@@ -47,8 +48,12 @@ def build(names: str | Sequence[str], storage: Root | Path | str | None = None, 
     """
     if format not in FORMATS:
         raise UsageError(f"report format {format!r} is not known; formats are {', '.join(FORMATS)}")
-    root = open_root(storage)
-    sweeps = read([names] if isinstance(names, str) else names, root)
+    with held_back():
+        return _built([names] if isinstance(names, str) else names, open_root(storage), format)
+
+
+def _built(names: Sequence[str], root: Root, format: str) -> str:
+    sweeps = read(names, root)
     searched = [one for sweep in sweeps if is_search(sweep) for one in searches(sweep, Trials(root))]
     others = [sweep for sweep in sweeps if not is_search(sweep)]
     if format == "csv":

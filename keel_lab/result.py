@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -128,3 +128,20 @@ class TrialResult:
         if not isinstance(trial_id, str) or not isinstance(steps, int) or wrong:
             raise ValueError(f"not a trial result: {', '.join(['trial_id or steps', *wrong])} of another type")
         return cls(trial_id, outcome, steps, verdict, **maps, learn_by=data.get("learn_by"))
+
+
+def with_shared_facts(result: TrialResult) -> TrialResult:
+    """The same result, sharing with others what is equal in all of a sweep: most of what thousands of them take."""
+    versions = result.execution.get("versions")
+    execution = (
+        result.execution if versions is None else {**result.execution, "versions": _shared(repr(versions), versions)}
+    )
+    return replace(result, thresholds=_shared(repr(result.thresholds), result.thresholds), execution=execution)
+
+
+_facts: dict[str, Any] = {}
+
+
+def _shared(text: str, facts: Any) -> Any:
+    """The first of equal facts."""
+    return _facts.setdefault(text, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from keel_lab import own_trainer
 from keel_lab.architecture import Catalogue, CorpusFacts, Declaration, Option
@@ -18,6 +18,7 @@ from keel_lab.settings import (
     GridSchedule,
     ModelSettings,
     RampSchedule,
+    Settings,
     TrainSettings,
 )
 from keel_lab.spec import quantity, rule
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from keel_lab.spec.sweep import Axis, SweepSpec
 
 SEEDS = ("seed", "init_seed", "data_seed")
+Made = TypeVar("Made", bound=Settings)
 
 
 def expand(spec: SweepSpec, catalogue: Catalogue, facts: CorpusFacts, chosen: ChosenLrs | None = None) -> Plan:
@@ -87,6 +89,7 @@ class Expansion:
         if spec.search is not None:
             self._varying |= {one.key for one in spec.search.space}
         self._parameters: dict[str, int] = {}
+        self._sections: dict[str, Settings] = {}
 
     def own_options(self, architecture: str) -> Iterator[dict[str, Any]]:
         """Every combination of what `per_architecture` says of one architecture."""
@@ -113,9 +116,9 @@ class Expansion:
             architecture=architecture,
             options=_options(declaration, words, 2 * blocks),
             blocks=blocks,
-            model=ModelSettings(**{key: value for key, value in shape.items() if f"model.{key}" not in idle}),
+            model=self._made(ModelSettings, {key: value for key, value in shape.items() if f"model.{key}" not in idle}),
             data=self._data,
-            train=TrainSettings(**train),
+            train=self._made(TrainSettings, train),
             schedule=self._schedule(values, section),
             init_seed=seeds.get("init_seed", seeds.get("seed", 0)),
             data_seed=seeds.get("data_seed", seeds.get("seed", 0)),
@@ -135,14 +138,21 @@ class Expansion:
 
     def _schedule(self, values: Mapping[str, Any], name: str) -> RampSchedule | GridSchedule:
         if name == "ramp":
-            return RampSchedule(**self._section("ramp", values))
+            return self._made(RampSchedule, self._section("ramp", values))
         section = self._section("schedule", values)
         if self._chosen is not None:
             section["lr"] = 1.0  # until the cell is known
         share = section.pop("warmup", None)
         if share is not None:
             section["warmup_steps"] = quantity.warmup_steps(share, section["steps"])
-        return GridSchedule(**section)
+        return self._made(GridSchedule, section)
+
+    def _made(self, kind: type[Made], section: Mapping[str, Any]) -> Made:
+        """The settings of a section; one object for equal ones, which are most of what a large plan is made of."""
+        key = f"{kind.__name__} {section!r}"  # not their hash: -0.0 is equal to 0.0, and reads otherwise in an id
+        if key not in self._sections:
+            self._sections[key] = kind(**section)
+        return cast(Made, self._sections[key])
 
     def _axes(
         self, declaration: Declaration, values: Mapping[str, Any], own: Mapping[str, Any]

@@ -23,6 +23,7 @@ class Task:
         keep: steps after which a checkpoint is kept for forks to start from.
         seconds: that this attempt may take; None for no bound.
         rungs: how many times on its way the run says its loss, see `keel_lab.search.rungs`; 0 for never.
+        sample_every: seconds between two samples of the machine's load, see `machine_load`; None for none.
     """
 
     trial: Trial
@@ -33,6 +34,7 @@ class Task:
     keep: tuple[int, ...] = ()
     seconds: float | None = None
     rungs: int = 0
+    sample_every: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +12,7 @@ from keel_lab.schedule.executor import Task
 from keel_lab.schedule.local_data import data_folder
 from keel_lab.schedule.reporting import Resume
 from keel_lab.schedule.resuming import stored_checkpoint
+from keel_lab.schedule.workdir import workdir
 from keel_lab.schedule.worker import trainer
 from keel_lab.store.root import Root
 from keel_lab.store.trials import Trials
@@ -29,10 +28,9 @@ def follow(task: Task, step: int) -> None:
     Raises:
         KeelLabError: if storage has another checkpoint by now.
     """
-    workdir = Path(tempfile.mkdtemp(prefix="keel-lab-trial-"))
-    try:
-        root = Root.open(task.storage)
-        stored = stored_checkpoint(task.trial, Trials(root), workdir / "resumed") if step else None
+    root = Root.open(task.storage)
+    with workdir() as folder:
+        stored = stored_checkpoint(task.trial, Trials(root), folder / "resumed") if step else None
         found = 0 if stored is None else stored.step
         if found != step:
             raise KeelLabError(
@@ -40,9 +38,7 @@ def follow(task: Task, step: int) -> None:
                 f"{found}: something else is writing them; the attempt is made again"
             )
         resume = None if stored is None else Resume(step, stored.file)
-        trainer(task.trial).run(task.trial, workdir, Follower(task, root, resume))
-    finally:
-        shutil.rmtree(workdir, ignore_errors=True)
+        trainer(task.trial).run(task.trial, folder, Follower(task, root, resume))
 
 
 class Follower:

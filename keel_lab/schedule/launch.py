@@ -33,11 +33,13 @@ from keel_lab.search.opening import mirror_of, refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root, StorageError
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.tracker import NullTracker, Tracker
+from keel_lab.track.usable import refuse_unusable
 
 SIGNALLED = 128  # exit codes above it name a signal
 
@@ -104,6 +106,8 @@ def launch(
     uri = tracking_uri(options.tracking, root.uri)
     if uri is None and options.tracking != OFF:
         say(NO_URI_NOTE)
+    if uri is not None:
+        refuse_unusable(uri, opened.spec.name)
     mirror = mirror_of(opened, root, uri, say)
     for note in opened.notes:
         say(note)

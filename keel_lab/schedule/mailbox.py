@@ -15,8 +15,8 @@ class Mailbox(Protocol):
     def stop_requested(self) -> bool:
         """Whether a reply so far said to stop; costs nothing to ask at every step."""
 
-    def announce(self, news: Progress) -> bool:
-        """Posts a trial's first news and waits briefly for the reply: whether it should not even begin."""
+    def announce(self, news: Progress) -> Callable[[], bool]:
+        """Posts a trial's first news; what it returns waits briefly for the reply: whether not even to begin."""
 
     def post(self, news: Progress) -> bool:
         """Sends news without waiting; False if the last ones are still unanswered: keep these for the next batch."""
@@ -30,10 +30,10 @@ class LocalMailbox:
         self.stop_requested = False
         self.hear: Callable[[Progress], Iterable[str]] = lambda news: ()
 
-    def announce(self, news: Progress) -> bool:
+    def announce(self, news: Progress) -> Callable[[], bool]:
         """See `Mailbox.announce`."""
         self._take(news)
-        return self.stop_requested
+        return lambda: self.stop_requested
 
     def post(self, news: Progress) -> bool:
         """See `Mailbox.post`."""

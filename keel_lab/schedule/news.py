@@ -11,7 +11,7 @@ from typing import Any
 
 from keel_lab.curve import Step
 from keel_lab.schedule.executor import Progress
-from keel_lab.schedule.machine_load import asked_for
+from keel_lab.schedule.machine_load import sampler
 from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.track.points import stride
 from keel_lab.trial import Trial
@@ -29,7 +29,7 @@ class News:
         note: a sentence for the user, sent with the next batch.
     """
 
-    def __init__(self, trial: Trial, mailbox: Mailbox, now: float) -> None:
+    def __init__(self, trial: Trial, mailbox: Mailbox, now: float, sample_every: float | None = None) -> None:
         self.unigram_entropy: float | None = None
         self.note = ""
         self._trial_id = trial.id
@@ -38,7 +38,7 @@ class News:
         self._points: list[Point] = []
         self._last: Step | None = None
         self._due = now
-        self._load = asked_for(now)
+        self._load = sampler(sample_every, now)
         self._info: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
 
     def step(self, step: Step, state: str, now: float) -> None:
@@ -50,7 +50,7 @@ class News:
             if self._load is not None and (values := self._load.sample(now)):
                 self._points.append((step.step, time.time_ns() // 1_000_000, values))
             self._send(state)
-            self._due = now + BATCH_EVERY
+            self._due = now
 
     def rungs(self, rungs: Sequence[tuple[int, float]]) -> None:
         """The losses, by step, at the marks reached so far; all of them go with each batch from here on."""
@@ -60,7 +60,7 @@ class News:
     def say(self, text: str, state: str) -> None:
         """Tells the user something at once, and waits until it is taken: for moments in which nothing trains."""
         step, loss = (0, math.nan) if self._last is None else (self._last.step, self._last.loss)
-        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))
+        self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))()
 
     def close(self, state: str) -> None:
         """Sends what is left."""

@@ -54,7 +54,7 @@ def attempt(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) ->
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
     from ray.train.v2.api.exceptions import TrainingFailedError
 
-    if mailbox.announce(replace(worker.starting(task), state=WAITING)):
+    if mailbox.announce(replace(worker.starting(task), state=WAITING))():
         return not_begun(task)
     settled = worker.settled(task, Root.open(task.storage))
     if settled is not None:
@@ -102,10 +102,10 @@ def _run_rank(config: dict[str, Any]) -> TrialResult | Failure | None:
 
 
 def _lead(task: Task, mailbox: RayMailbox, meeting: _Meeting) -> TrialResult | Failure:
-    if mailbox.announce(worker.starting(task)):  # here, so that the driver knows the node that the trial runs on
+    if mailbox.announce(worker.starting(task))():  # here, so that the driver knows the node that the trial runs on
         meeting.call(NOT_BEGUN)
         return not_begun(task)
-    return worker.train(task, Root.open(task.storage), mailbox, Limits(task.seconds), meeting.call)
+    return worker.train(task, Root.open(task.storage), mailbox, Limits(task.seconds), meeting.begin)
 
 
 @dataclass
@@ -126,6 +126,11 @@ class _Meeting:
             broadcast_from_rank_zero({"step": step, "host": host, "port": port})
             if step != NOT_BEGUN:
                 self._join(host, port, listener.detach())
+
+    def begin(self, step: int) -> bool:
+        """Rank 0: `call`, and then it goes on."""
+        self.call(step)
+        return False
 
     def hear(self) -> int:
         """The others: the step, once they are in the group."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,14 @@ def beside_driver() -> Any:
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
+@functools.cache
+def _node() -> str:
+    """The id of the node that this process runs on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 class RayMailbox:
     """A trial's end of it (`Mailbox`); pickled into the task."""
 
@@ -55,17 +64,21 @@ class RayMailbox:
         self._failed = False
         self.stop_requested = False
 
-    def announce(self, news: Progress) -> bool:
+    def announce(self, news: Progress) -> Callable[[], bool]:
         """See `Mailbox.announce`. Waits on a future: inside `ray.get` a task's CPU would be lent to another one."""
-        import ray
         from ray.exceptions import RayError
 
-        news = replace(news, info={**news.info, "node": ray.get_runtime_context().get_node_id()})
-        try:
-            return bool(self._box.post.remote(news).future().result(timeout=ANSWER_WITHIN))
-        except (RayError, TimeoutError) as error:
-            self._lost(error)
-            return False
+        news = replace(news, info={**news.info, "node": _node()})
+        reply: Future[bool] = self._box.post.remote(news).future()
+
+        def stop() -> bool:
+            try:
+                return bool(reply.result(timeout=ANSWER_WITHIN))
+            except (RayError, TimeoutError) as error:
+                self._lost(error)
+                return False
+
+        return stop
 
     def post(self, news: Progress) -> bool:
         """See `Mailbox.post`."""

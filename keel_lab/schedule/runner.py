@@ -18,6 +18,7 @@ from keel_lab.schedule.cell_verdicts import CellVerdicts
 from keel_lab.schedule.executor import Executor, Finished, Progress, Task
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
+from keel_lab.schedule.machine_load import wanted_every
 from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
@@ -28,7 +29,8 @@ from keel_lab.schedule.summary import RunSummary, summarise
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.tracker import Tracker
 from keel_lab.trial import Trial
@@ -97,6 +99,7 @@ class _Run:
         self._retries = Retries()
         self._known: set[str] = set()
         self._health = NodeHealth()
+        self._sample_every = wanted_every()
         self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
         self._reason = ""
 
@@ -210,7 +213,8 @@ class _Run:
         keep = marks(trial, self._sweep.siblings) if planned.role is Role.TRIAL else ()
         try:
             sweep, seconds = self._sweep, self._budget.trial_time
-            task = Task(trial, sweep.thresholds, self._root.uri, attempt, by, keep, seconds, sweep.rungs)
+            told = (attempt, by, keep, seconds, sweep.rungs, self._sample_every)
+            task = Task(trial, sweep.thresholds, self._root.uri, *told)
             self._executor.submit(task)
         except UsageError as error:
             if trial.resources == planned.trial.resources:

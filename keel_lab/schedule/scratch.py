@@ -1,4 +1,4 @@
-"""A driver's own folder under the system's temporary one: gone with it or, if it was killed, with the next driver."""
+"""A process's own folder under the system's temporary one: gone with it or, if it was killed, with the next one's."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import tempfile
 from pathlib import Path
 
 PREFIX = "kl-"
-_ALIVE = "alive"  # held with a kernel lock by the driver, which the kernel frees however it ends
+_ALIVE = "alive"  # held with a kernel lock by the process, which the kernel frees however it ends
 _SOCKET_ROOM = 40  # a socket path holds 107 bytes, of which Ray's session takes 66
 
 
 class Scratch:
-    """A new folder, short enough for Ray's sockets; first removes those that killed drivers left behind.
+    """A new folder; first removes those that killed processes left behind.
 
     Attributes:
         folder: the folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sockets: bool = False) -> None:
+        """Makes it, with a path short enough for Ray's `sockets` if it is for them."""
         base = tempfile.gettempdir()
-        base = base if len(base) < _SOCKET_ROOM - 12 else "/tmp"
+        base = base if len(base) < _SOCKET_ROOM - 12 or not sockets else "/tmp"
         remove_stale(Path(base))
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
         self._handle = os.open(self.folder / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -35,11 +36,11 @@ class Scratch:
 
 
 def remove_stale(base: Path) -> None:
-    """Removes the folders of drivers that are no more; those of living ones, and of other users, stay."""
+    """Removes the folders of processes that are no more; those of living ones, and of other users, stay."""
     for alive in base.glob(f"{PREFIX}*/{_ALIVE}"):
         try:
             handle = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # another user's, or just removed by its driver
+        except OSError:  # another user's, or just removed by its process
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

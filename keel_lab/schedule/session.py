@@ -63,7 +63,7 @@ class Session:
         self._over = False
         self._finished = False
         self._resume, self._curve = self._stored_checkpoint()
-        self._news = News(task.trial, mailbox, self._clock)
+        self._news = News(task.trial, mailbox, self._clock, task.sample_every)
         self._marks = frozenset(rung_steps(task.trial.schedule.steps, task.rungs)) if task.rungs else frozenset()
 
     @property

@@ -23,10 +23,12 @@ from keel_lab.schedule.settled import settled_results
 from keel_lab.search import best
 from keel_lab.store import lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import shown
 from keel_lab.track.mlflow_tracker import MlflowTracker
+from keel_lab.track.usable import refuse_unusable
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,11 @@ def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) ->
         reporting: the sweep's report, called if a trial has finished.
 
     Raises:
-        UsageError: if there is no such sweep, or another process runs it, which delivers by itself.
+        UsageError: if there is no such sweep, another process runs it, which delivers by itself, or MLflow there can
+            never be written to as it is.
     """
     sweep = Sweeps(root).load(name)
+    refuse_unusable(uri, name)
     with lease.hold(root, name):
         trials = Trials(root)
         results = settled_results(trials, sweep.trials, sweep.thresholds, sweep.siblings)

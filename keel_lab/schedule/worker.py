@@ -5,12 +5,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from keel_lab.errors import KeelLabError, UsageError
@@ -22,6 +19,7 @@ from keel_lab.schedule.mailbox import Mailbox
 from keel_lab.schedule.session import Session, not_begun
 from keel_lab.schedule.settled import settle
 from keel_lab.schedule.trial_log import trial_log
+from keel_lab.schedule.workdir import workdir
 from keel_lab.store.patient import PAUSES
 from keel_lab.store.root import Root, StorageError
 from keel_lab.store.trials import Trials
@@ -48,11 +46,10 @@ def execute(task: Task, mailbox: Mailbox, limits: Limits) -> TrialResult | Failu
         The result; with outcome `stopped` if the run was asked to stop, and then only its checkpoint is stored. A
         failure, with a checkpoint as well, if it reached its limits.
     """
+    stop = mailbox.announce(starting(task))  # the driver is to know where a trial runs that dies early
     root = Root.open(task.storage)
-    if mailbox.announce(starting(task)):
-        return not_begun(task)
     stored = settled(task, root)
-    return stored if stored is not None else train(task, root, mailbox, limits)
+    return stored if stored is not None else train(task, root, mailbox, limits, lambda step: stop())
 
 
 def starting(task: Task) -> Progress:
@@ -68,9 +65,12 @@ def settled(task: Task, root: Root) -> TrialResult | None:
 
 
 def train(
-    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None] = lambda step: None
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], bool]
 ) -> TrialResult | Failure:
-    """Resumes or starts a task and commits it; `begins` is told the step it goes on from, before the trainer runs."""
+    """Resumes or starts a task and commits it, unless it is not even to begin.
+
+    `begins` is told the step it goes on from when all is ready for the trainer, and says whether to stop there.
+    """
     with trial_log(task, Trials(root)):
         try:
             return _train(task, root, mailbox, limits, begins)
@@ -98,17 +98,17 @@ def trainer(trial: Trial) -> Any:
 
 
 def _train(
-    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], None]
+    task: Task, root: Root, mailbox: Mailbox, limits: Limits, begins: Callable[[int], bool]
 ) -> TrialResult | Failure:
-    workdir = Path(tempfile.mkdtemp(prefix="keel-lab-trial-"))
-    try:
-        session = Session(task, root, mailbox, workdir, limits)
-        where = "start" if session.resume is None else f"step {session.resume.step}"
-        logger.info(
-            "trial %s: %s, %d blocks, from %s", task.trial.id, task.trial.architecture, task.trial.blocks, where
-        )
-        begins(0 if session.resume is None else session.resume.step)
-        trainer(task.trial).run(task.trial, workdir, session)
+    with workdir() as folder:
+        session = Session(task, root, mailbox, folder, limits)
+        step = 0 if session.resume is None else session.resume.step
+        if begins(step):
+            logger.info("asked to stop before it began")
+            return not_begun(task)
+        what = f"trial {task.trial.id}: {task.trial.architecture}, {task.trial.blocks} blocks"
+        logger.info("%s, from %s", what, f"step {step}" if step else "start")
+        trainer(task.trial).run(task.trial, folder, session)
         result = session.result()
         if (failure := session.cut_short()) is not None:
             logger.warning("%s: %s", failure.kind, failure.message)
@@ -117,11 +117,6 @@ def _train(
             _patiently(lambda: session.commit(result), session.say)
         logger.info("%s after %d steps: %s", result.outcome, result.steps, result.verdict.status)
         return result
-    finally:
-        try:
-            workdir.rmdir()  # most trainers leave it empty, and a walk through it takes longer than all else here
-        except OSError:
-            shutil.rmtree(workdir, ignore_errors=True)
 
 
 def _patiently(store: Callable[[], None], say: Callable[[str], object]) -> None:

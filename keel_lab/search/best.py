@@ -9,7 +9,7 @@ from keel_lab.spec.search import Objective
 from keel_lab.store.points import Point, State
 
 if TYPE_CHECKING:
-    from keel_lab.store.sweeps import StoredSweep
+    from keel_lab.store.stored_sweep import StoredSweep
 
 
 def best_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:

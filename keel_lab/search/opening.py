@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from keel_lab.errors import UsageError
 from keel_lab.store.points import PointFiles
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import NamedTuple, get_type_hints
 
 from keel_lab.errors import NewerSchemaError
 from keel_lab.parquet import read_parquet
-from keel_lab.result import TrialResult
+from keel_lab.result import TrialResult, with_shared_facts
 from keel_lab.store.committed import path_of, read_committed, read_trial
 from keel_lab.store.document import is_name
 from keel_lab.store.root import Root, StorageError
@@ -182,14 +181,10 @@ def result_of(row: Row) -> TrialResult:
 
 @functools.lru_cache(maxsize=20_000)
 def _parsed(result: str) -> TrialResult:
-    told = TrialResult.from_json(json.loads(result))
-    return replace(told, thresholds=_shared(json.dumps(dict(told.thresholds))))
+    from pydantic_core import from_json
 
-
-@functools.cache
-def _shared(thresholds: str) -> Mapping[str, object]:
-    """One object for the equal thresholds of many results."""
-    return dict(json.loads(thresholds))
+    told = TrialResult.from_json(from_json(result, cache_strings="all"))  # json's keys would be new ones every time
+    return with_shared_facts(told)
 
 
 def _number(facts: Mapping[str, object], name: str) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.plan.planned import PlannedTrial
+from keel_lab.track.destination import local_folder, within
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -30,13 +31,18 @@ def dataset_of(planned: PlannedTrial, corpus: CorpusFacts | None, root: str) -> 
     if data is None:
         return []
     known = corpus if corpus is not None and corpus.fingerprint == data.fingerprint else None
-    source = {"uri": f"{root.rstrip('/')}/data/{data.fingerprint}", "fingerprint": data.fingerprint}
+    source = {"uri": within(root, f"data/{data.fingerprint}"), "fingerprint": data.fingerprint}
     profile = asdict(known) if known else {"tokenizer": data.tokenizer, "vocab": data.vocab}
     dataset = Dataset(
         name=(known.source if known else data.fingerprint[:12])[:NAME],
         digest=data.fingerprint[:DIGEST],
-        source_type="local",
+        source_type=_source_type(root),
         source=json.dumps(source, sort_keys=True),
         profile=json.dumps(profile, sort_keys=True, default=str),
     )
     return [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])]
+
+
+def _source_type(root: str) -> str:
+    """As MLflow calls where a dataset's files lie: `local`, `s3`, `gs`, ..."""
+    return "local" if local_folder(root) is not None else root.partition("://")[0]

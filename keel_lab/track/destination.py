@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from keel_lab.errors import UsageError
 from keel_lab.track.views import CURVES
@@ -93,7 +93,22 @@ def artifact_location(uri: str, root: str) -> str | None:
     if uri.split("://")[0] in _SERVERS:
         return None
     folder = local_folder(root)
-    return f"{root.rstrip('/')}/mlartifacts" if folder is None else (folder / "mlartifacts").as_uri()
+    return within(root, "mlartifacts") if folder is None else (folder / "mlartifacts").as_uri()
+
+
+def within(root: str, path: str) -> str:
+    """The address of what lies at `path` in a storage root, without keys or how to reach it (`?endpoint_override`)."""
+    place = root.partition("?")[0].rstrip("/") if "://" in root else root.rstrip("/")
+    return f"{re.sub(r'(?<=://)[^/@]*@', '', place)}/{path}"
+
+
+def object_store_endpoint(root: str) -> str | None:
+    """Where a remote root's S3 answers if that is not Amazon's, as MLflow's client wants it: `http://HOST:PORT`."""
+    if not root.startswith("s3://"):
+        return None
+    asked = parse_qs(urlsplit(root).query)
+    host, scheme = asked.get("endpoint_override", [""])[0], asked.get("scheme", ["https"])[0]
+    return host if not host or "://" in host else f"{scheme}://{host}"
 
 
 def shown(uri: str) -> str:

@@ -23,7 +23,7 @@ from keel_lab.track.destination import shown
 from keel_lab.track.experiment import Describe, describe, open_experiment
 from keel_lab.track.mirrored_run import MirroredRun
 from keel_lab.track.nonfinite import nonfinite_tags
-from keel_lab.track.note import summary_note
+from keel_lab.track.note import NOTE, summary_note
 from keel_lab.track.record import Clock, Point, Record
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class Mirror:
         batch += [(key, value, end, 0) for key, value in finals.items() if key not in run.latest]
         tags = {"outcome": "stopped"} if stopped else fields.final_tags(planned, result, record.verdict, record.beside)
         tags |= nonfinite_tags(curve, result.metrics)
-        self._write(run, batch, {key: value for key, value in params.items() if key not in run.params}, tags)
+        new_params = {key: value for key, value in params.items() if key not in run.params}
+        self._write(run, batch, new_params, run.without_foreign_note(tags, planned.name))
         run.params |= params
         run.latest |= finals
         if not stopped:
@@ -141,7 +142,7 @@ class Mirror:
     def fail(self, planned: PlannedTrial, failure: Failure) -> None:
         """The trial's retries are used up; a later retry goes on in the same run."""
         run = self._run(planned, fields.identity(planned), {}, at := _milliseconds(failure.at) or _now())
-        self._write(run, [], tags=fields.failure_tags(planned, failure))
+        self._write(run, [], tags=run.without_foreign_note(fields.failure_tags(planned, failure), planned.name))
         self._client.set_terminated(run.id, "FAILED", end_time=at)
 
     def kill(self, planned: PlannedTrial) -> None:
@@ -155,7 +156,7 @@ class Mirror:
         now = _now()
         finite = {key: fields.capped(key, value) for key, value in facts.items() if math.isfinite(value)}
         batch = [(key, value, now, 0) for key, value in finite.items() if run.latest.get(key) != value]
-        self._write(run, batch, tags={**tags, "mlflow.note.content": summary_note(files["report.md"].decode())})
+        self._write(run, batch, tags={**tags, NOTE: summary_note(files["report.md"].decode())})
         run.latest |= finite
         self._artifacts(run, files)
         self._client.set_terminated(run.id, "FINISHED")
@@ -182,6 +183,7 @@ class Mirror:
             run = None
         if run is None:
             run, known = self._create(planned.name, {**kept, **fields.tags(planned)}, start), fields.identity(planned)
+            run.note = kept.get(NOTE, "")
             self._write(run, [], known)
             run.params |= known
         if not run.has_dataset:
@@ -201,7 +203,7 @@ class Mirror:
     def _read(self, run_id: str) -> MirroredRun:
         found = self._client.get_run(run_id)
         data = found.data
-        run = MirroredRun(run_id, dict(data.params), dict(data.metrics))
+        run = MirroredRun(run_id, dict(data.params), dict(data.metrics), note=data.tags.get(NOTE, ""))
         run.has_dataset = bool(found.inputs and found.inputs.dataset_inputs)
         for key in data.metrics:
             if not key.startswith(points.ONCE):

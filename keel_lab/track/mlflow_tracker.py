@@ -7,6 +7,7 @@ next one. So a server that is away stops nothing and loses nothing.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,14 @@ from keel_lab.schedule.executor import Progress
 from keel_lab.schedule.provenance import provenance
 from keel_lab.spec.writing import to_yaml
 from keel_lab.track.dataset import dataset_of
-from keel_lab.track.destination import artifact_location, checked_uri, experiment_url, shown, ui_command
+from keel_lab.track.destination import (
+    artifact_location,
+    checked_uri,
+    experiment_url,
+    object_store_endpoint,
+    shown,
+    ui_command,
+)
 from keel_lab.track.fields import execution_tags
 from keel_lab.track.mirror import Mirror
 from keel_lab.track.note import experiment_note
@@ -34,6 +42,7 @@ from keel_lab.track.writer import Cursor, Writer
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
 
+ENDPOINT = "MLFLOW_S3_ENDPOINT_URL"
 GRACE_AWAY = 5.0  # seconds that `close` gives a server which is known to be away
 
 
@@ -98,6 +107,8 @@ class MlflowTracker:
             return dataset_of(planned, sweep.data, place)
 
         artifacts = artifact_location(self.uri, root)
+        if artifacts is not None and (endpoint := object_store_endpoint(root)):
+            os.environ.setdefault(ENDPOINT, endpoint)  # as MLflow's client is told where the storage's S3 is
         return lambda origin: Mirror(self._name, note, self.uri, artifacts, origin, datasets)
 
     def started(self, planned: PlannedTrial) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description
 NOTE_LIMIT = 5000  # characters of an experiment's or a run's description that MLflow accepts
+
+QUESTION_LIMIT = 1500  # of a question, so that there is room for links and the beginning of the file
 
 
 def experiment_note(question: str, sweep_yaml: str, links: Mapping[str, str], root: str) -> str:
@@ -17,7 +20,10 @@ def experiment_note(question: str, sweep_yaml: str, links: Mapping[str, str], ro
         root: storage root, without secrets.
     """
     places = " · ".join(f"[{text}]({address})" for text, address in links.items())
-    head = f"**{question}**\n\n" if question else ""
+    kept = question[:QUESTION_LIMIT]
+    asked = question if kept == question else f"{kept.rpartition(' ')[0] or kept} ..."
+    rest = "" if asked == question else "The whole question is in `sweep.yaml`, an artifact of the run `summary`.\n\n"
+    head = f"**{asked}**\n\n{rest}" if question else ""
     head += f"{places}\n\n" if places else ""
     head += f"Every number's curve is in storage: `{root}`. The sweep file, with every default:\n\n```yaml\n"
     tail = "\n```\n"
@@ -33,5 +39,5 @@ def cut(text: str, room: int, rest: str) -> str:
     """The text if there is room, else whole lines of it and `rest`."""
     if len(text) <= room:
         return text
-    kept = text[: room - len(rest)]
+    kept = text[: max(0, room - len(rest))]
     return kept.rpartition("\n")[0] + rest

@@ -18,7 +18,7 @@ from types import FrameType
 
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.track.destination import experiment_url, shown, ui_command
-from keel_lab.track.reason import reason
+from keel_lab.track.reason import understood
 from keel_lab.track.writer import import_mlflow
 
 HOST, PORT = "127.0.0.1", 5000
@@ -62,7 +62,9 @@ def _experiment(name: str, uri: str) -> str:
 
         found = MlflowClient(tracking_uri=uri).get_experiment_by_name(name)
     except Exception as error:
-        raise KeelLabError(f"MLflow at {shown(uri)} cannot be read: {reason(error, uri)}; is it up?") from error
+        why = understood(error, uri)
+        question = "" if why.hopeless else "; is it up?"
+        raise KeelLabError(f"MLflow at {shown(uri)} cannot be read: {why.text}{question}") from error
     if found is None or found.lifecycle_stage == "deleted":
         raise UsageError(_not_there(name, uri))
     return str(found.experiment_id)

@@ -16,7 +16,7 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.track.destination import shown
 from keel_lab.track.mirror import Mirror
 from keel_lab.track.outbox import STORED, Outbox, Work
-from keel_lab.track.reason import NO_ANSWER, reason
+from keel_lab.track.reason import NO_ANSWER, reason, understood
 from keel_lab.track.record import Clock
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Writer(threading.Thread):
             outbox.delivered = dict(self._state["trials"])
         self._clocks: dict[str, Clock] = {}
         self._saved = 0.0
+        self._full = False
         self.imported = False
         self.experiment_id: str | None = None
         self.cursor_error: str | None = None
@@ -77,24 +78,31 @@ class Writer(threading.Thread):
                 if self._outbox.closing and self._outbox.away != NO_ANSWER:  # `close` bounds the wait for a slow one
                     break
                 continue
-            failures = 0
-            self._try(work)
+            failures = 0 if self._try(work) else failures + 1
+            if failures and self._outbox.closing:
+                break
         self._save()
 
     def _connect(self) -> bool:
         try:
             self._mirror = self._open()
         except Exception as error:  # noqa: BLE001 - MLflow and its drivers raise anything; said, and tried again
-            why = reason(error, self._uri)
-            if self._outbox.away is None:
-                log.warning("MLflow at %s is away: %s; training goes on", shown(self._uri), why)
-            self._outbox.away = why
+            self._is_away(reason(error, self._uri))
             return False
-        if self._outbox.away is not None:
-            log.warning("MLflow at %s answers again", shown(self._uri))
-        self._outbox.away = None
+        if not self._full:
+            self._is_back()
         self._outbox.news = time.monotonic()
         return True
+
+    def _is_away(self, why: str) -> None:
+        if self._outbox.away is None:
+            log.warning("MLflow at %s takes nothing now: %s; training goes on", shown(self._uri), why)
+        self._outbox.away = why
+
+    def _is_back(self) -> None:
+        if self._outbox.away is not None:
+            log.warning("MLflow at %s takes what it is told again", shown(self._uri))
+        self._outbox.away = None
 
     def _open(self) -> Mirror:
         if not self._state.get("origin"):
@@ -112,16 +120,24 @@ class Writer(threading.Thread):
         self.experiment_id = mirror.experiment_id
         return mirror
 
-    def _try(self, work: Work) -> None:
+    def _try(self, work: Work) -> bool:
+        """Delivers the work, or puts it back; False if the next try has to wait, as on a full disk."""
         try:
             self._deliver(work)
         except Exception as error:  # noqa: BLE001 - as above; nothing of it may reach the runner
-            why = reason(error, self._uri)
-            log.info("MLflow: %s %s not delivered: %s", work.kind, work.key, why)
+            why = understood(error, self._uri)
+            log.info("MLflow: %s %s not delivered: %s", work.kind, work.key, why.text)
             self._mirror = None  # what it knew of the server may be wrong now
-            self._outbox.failed(work, why, answers=self._connect())
-        else:
-            self._outbox.succeeded()
+            answers = self._connect()
+            self._full = answers and why.waits and why.text != NO_ANSWER  # it can be read, and not be written
+            if self._full:
+                self._is_away(why.text)
+            self._outbox.failed(work, why.text, answers=answers and not self._full)
+            return not self._full
+        self._full = False
+        self._is_back()
+        self._outbox.succeeded()
+        return True
 
     def _deliver(self, work: Work) -> None:
         mirror = self._mirror

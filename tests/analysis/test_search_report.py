@@ -11,7 +11,8 @@ import pytest
 import analysis.report
 from analysis.search.boundary import boundary
 from analysis.search.findings import position
-from keel_lab.spec.search import Domain, Parameter
+from keel_lab.spec.domain import Domain
+from keel_lab.spec.search import Parameter
 from tests.search_bench import Bench
 
 

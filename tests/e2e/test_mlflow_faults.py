@@ -1,60 +1,16 @@
 """A real `mlflow server` behind a line that is slow, answers 500s, or loses answers after the work was done."""
 
-import http.client
-import itertools
 import json
-import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from keel_lab.schedule.executor import Progress
 from keel_lab.track import writer
 from keel_lab.track.mlflow_tracker import MlflowTracker
+from tests.mlflow_line import Line
 from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
-
-
-class Line:
-    """A proxy in front of a server; `fault` says what becomes of the n-th request."""
-
-    def __init__(self, server):
-        self.fault, self.count = (lambda number: None), itertools.count(1)
-        line = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def forward(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                fault = line.fault(next(line.count))
-                status, headers, content = 500, [], b"<html>Internal Server Error</html>"
-                if fault == "slow":
-                    time.sleep(0.3)
-                if fault != "500":
-                    behind = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-                    sent = {key: value for key, value in self.headers.items() if key.lower() != "host"}
-                    behind.request(self.command, self.path, body, sent)
-                    answer = behind.getresponse()
-                    got = answer.read()
-                    if fault != "lost":  # else it was done, and nobody hears of it
-                        status, content = answer.status, got
-                        headers = [("Content-Type", answer.headers.get("Content-Type", "text/plain"))]
-                self.send_response(status)
-                for name, value in [*headers, ("Content-Length", str(len(content)))]:
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(content)
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = forward
-
-            def log_message(self, *words):
-                pass
-
-        self.listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self.listener.server_port}"
-        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def one_gpu(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     import ray
 
-    scratch = Scratch()
+    scratch = Scratch(sockets=True)
     ray.init(
         address="local", num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
         object_store_memory=OBJECT_STORE, _temp_dir=str(scratch.folder), _node_ip_address="127.0.0.1",

@@ -72,9 +72,11 @@ def test_an_attempt_over_its_time_goes_on_from_where_it_was_stopped(tmp_path, mo
 
 def test_the_drivers_word_goes_before_the_limits(tmp_path):
     class Asks(LocalMailbox):
-        def post(self, news):
-            limits.preempted = self.stop_requested = True
-            return super().post(news)
+        def announce(self, news):
+            stop = super().announce(news)
+            begins = stop()
+            limits.preempted = self.stop_requested = True  # both while it trains
+            return lambda: begins
 
     limits = Limits()
     result = worker.attempt(toy_task(toy_trial(), Root.open(tmp_path)), Asks(), limits)

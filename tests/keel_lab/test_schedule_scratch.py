@@ -20,7 +20,7 @@ def base(monkeypatch):
 
 
 def test_it_goes_when_it_is_closed(base):
-    scratch = Scratch()
+    scratch = Scratch(sockets=True)
     (scratch.folder / "session").mkdir()
     scratch.close()
     assert list(base.iterdir()) == []
@@ -28,14 +28,16 @@ def test_it_goes_when_it_is_closed(base):
 
 def test_the_next_driver_removes_what_a_killed_one_left(base):
     code = f"import tempfile, time; tempfile.tempdir = {str(base)!r}\n"
-    code += "from keel_lab.schedule.scratch import Scratch; print(Scratch().folder, flush=True); time.sleep(60)"
+    code += (
+        "from keel_lab.schedule.scratch import Scratch\nprint(Scratch(sockets=True).folder, flush=True); time.sleep(60)"
+    )
     killed = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     left = Path(killed.stdout.readline().strip())
-    living = Scratch()
+    living = Scratch(sockets=True)
     assert left.is_dir()  # its driver lives
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    following = Scratch()
+    following = Scratch(sockets=True)
     assert not left.exists()
     assert living.folder.is_dir()
     living.close()

@@ -11,6 +11,7 @@ from keel_lab.track.destination import (
     artifact_location,
     checked_uri,
     experiment_url,
+    object_store_endpoint,
     shown,
     tracking_uri,
     ui_command,
@@ -94,6 +95,23 @@ def test_artifacts_lie_in_storage_unless_a_server_keeps_them():
     assert artifact_location("http://host", "/data/store") is None
     assert artifact_location("sqlite:////x/mlflow.db", "/data/my store") == "file:///data/my%20store/mlartifacts"
     assert artifact_location("postgresql://h/d", "s3://bucket/store/") == "s3://bucket/store/mlartifacts"
+    keyed = "s3://KEY:SECRET@bucket/store?endpoint_override=host:1&scheme=http"
+    assert artifact_location("postgresql://h/d", keyed) == "s3://bucket/store/mlartifacts"
+
+
+@pytest.mark.parametrize(
+    ("root", "endpoint"),
+    [
+        ("s3://bucket/store?endpoint_override=host:1&scheme=http&region=x", "http://host:1"),
+        ("s3://bucket/store?endpoint_override=host:1", "https://host:1"),
+        ("s3://bucket/store?endpoint_override=http%3A%2F%2Fhost%3A1", "http://host:1"),
+        ("s3://bucket/store", None),
+        ("gs://bucket/store?endpoint_override=host:1", None),
+        ("/my/store", None),
+    ],
+)
+def test_mlflow_is_told_where_the_storages_s3_answers(root, endpoint):
+    assert (object_store_endpoint(root) or None) == endpoint
 
 
 def test_the_address_opens_the_charts_of_the_trials():

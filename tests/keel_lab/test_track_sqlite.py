@@ -313,7 +313,7 @@ def test_an_experiment_made_anew_is_filled_again(rig, readable):
     assert set(rig.runs()) == {one.name}
 
 
-def test_an_experiment_in_the_trash_is_taken_out_of_it(rig):
+def test_an_experiment_in_the_trash_is_taken_out_of_it_which_is_said(rig, caplog):
     one, two, _ = rig.trials
     for planned in (one, two):
         tracker = rig.open()
@@ -321,7 +321,78 @@ def test_an_experiment_in_the_trash_is_taken_out_of_it(rig):
         assert tracker.close() == ()
         if planned is one:
             rig.client.delete_experiment(rig.experiment().experiment_id)
+            assert "restored" not in caplog.text
     assert set(rig.runs()) == {one.name, two.name}
+    said = f"MLflow: experiment {rig.sweep.name} had been deleted there; it was restored, with the runs that it had"
+    assert [record.getMessage() for record in caplog.records if "restored" in record.getMessage()] == [said]
+
+
+NOTE = "mlflow.note.content"
+VIEW = "mlflow.sharedViewState.keel-lab-curves"
+
+
+def delivered(rig, planned):
+    tracker = rig.open()
+    tracker.record(planned, result_of(planned), DIVERGED, curve_of(planned))
+    assert tracker.close() == ()
+
+
+def test_what_people_changed_of_the_experiment_stays_and_the_rest_is_kept_up(rig):
+    one, two, three = rig.trials
+    delivered(rig, one)
+    ours = dict(rig.experiment().tags)
+    key = rig.experiment().experiment_id
+    rig.client.set_experiment_tag(key, VIEW, "a view of mine")
+    rig.sweep.spec["question"] = "How far, and why?"
+    delivered(rig, two)
+    tags = rig.experiment().tags
+    assert tags[VIEW] == "a view of mine"
+    assert tags[NOTE].startswith("**How far, and why?**")  # nobody had changed it
+    rig.client.set_experiment_tag(key, NOTE, "my words")
+    rig.client.delete_experiment_tag(key, VIEW)
+    delivered(rig, three)
+    tags = rig.experiment().tags
+    assert tags[NOTE] == "my words"
+    assert VIEW not in tags
+    means = "mlflow.sharedViewState.keel-lab-means"
+    assert tags[means] == ours[means]
+
+
+def test_a_driver_that_is_killed_while_it_describes_takes_nothing_for_a_persons_words(rig, monkeypatch):
+    from mlflow.tracking import MlflowClient
+
+    one, two, _ = rig.trials
+    delivered(rig, one)
+    real = MlflowClient.set_experiment_tag
+
+    def dies(self, key, tag, value):
+        if tag == NOTE:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return real(self, key, tag, value)
+
+    rig.sweep.spec["question"] = "Why?"
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "set_experiment_tag", dies)
+        assert rig.open().close() == ()
+    assert rig.experiment().tags[NOTE].startswith("**How far?**")
+    delivered(rig, two)
+    assert rig.experiment().tags[NOTE].startswith("**Why?**")
+
+
+def test_what_somebody_wrote_about_a_run_stays(rig):
+    one, two, _ = rig.trials
+    for planned in (one, two):
+        delivered(rig, planned)
+    assert rig.runs()[two.name].data.tags[NOTE].startswith(f"{two.name}: diverged")
+    rig.client.set_tag(rig.runs()[one.name].info.run_id, NOTE, "look at step 12 again")
+    for verdict in (DIVERGED, HEALTHY):  # the latter replaces the run
+        rig.cursor.save({**rig.cursor.load(), "trials": {}})
+        tracker = rig.open()
+        for planned in (one, two):
+            tracker.record(planned, result_of(planned), verdict, curve_of(planned))
+        assert tracker.close() == ()
+        assert rig.runs()[one.name].data.tags[NOTE] == "look at step 12 again"
+        assert rig.runs()[two.name].data.tags[NOTE].startswith(f"{two.name}: {verdict.status}")
 
 
 def test_another_judgement_replaces_the_run(rig):
@@ -466,7 +537,7 @@ def test_a_cursor_that_cannot_be_saved_is_said(rig):
     tracker = rig.open()
     tracker.record(one, result_of(one), DIVERGED, curve_of(one))
     (sentence,) = tracker.close()
-    assert "could not be noted in storage: no space left on device" in sentence
+    assert "could not be noted in storage: no space is left on its disk: free some" in sentence
     assert rig.runs()[one.name].info.status == "FINISHED"
 
 

@@ -59,6 +59,17 @@ def test_the_note_has_question_links_place_and_file():
     assert text.endswith("```yaml\nseed: 0\n```\n")
 
 
+@pytest.mark.parametrize("length", [4999, 5001, 20_000])
+def test_a_long_question_is_cut_and_says_where_the_rest_is(length):
+    question = ("Why does it diverge? " * 1000)[:length]
+    links = {"Curves": "#/a", "Summary": "#/b"}
+    text = note.experiment_note(question, "seed: 0\n" * 1000, links, "s3://bucket/store")
+    assert len(text) <= note.NOTE_LIMIT
+    assert " ...**\n\nThe whole question is in `sweep.yaml`, an artifact of the run `summary`." in text
+    assert "[Curves](#/a) · [Summary](#/b)" in text
+    assert text.endswith("# ... the rest: sweep.yaml\n```\n")
+
+
 def curve(*losses, norms=None):
     found = Curve()
     for number, loss in enumerate(losses, 1):
@@ -101,8 +112,25 @@ def test_a_dataset_has_the_digest_of_the_tokens():
     assert json.loads(found.dataset.source)["uri"] == f"/store/data/{FINGERPRINT}"
     assert json.loads(found.dataset.profile)["tokens"] == 1000
     assert [(tag.key, tag.value) for tag in found.tags] == [("mlflow.data.context", "training")]
+    assert found.dataset.source_type == "local"
     (other,) = dataset_of(one, replace(corpus, fingerprint="cd" * 32), "/store")  # of another revision of the sweep
     assert other.dataset.name == FINGERPRINT[:12]
+
+
+@pytest.mark.parametrize(
+    ("root", "kind", "place"),
+    [
+        ("file:///my/store", "local", "file:///my/store"),
+        ("s3://bucket/store/?endpoint_override=host:1&scheme=http", "s3", "s3://bucket/store"),
+        ("s3://KEY:SECRET@bucket/store", "s3", "s3://bucket/store"),
+        ("gs://bucket/store", "gs", "gs://bucket/store"),
+    ],
+)
+def test_a_dataset_says_in_what_kind_of_place_it_lies(root, kind, place):
+    ref = DataRef(fingerprint=FINGERPRINT, tokenizer="bytes", vocab=256)
+    (found,) = dataset_of(planned(toy_trial().model_copy(update={"data": ref})), None, root)
+    assert found.dataset.source_type == kind
+    assert json.loads(found.dataset.source)["uri"] == f"{place}/data/{FINGERPRINT}"
 
 
 def test_a_trainer_that_brings_its_own_data_has_no_dataset():

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from benchmarks.postgres import PostgresServer
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
-from tests.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="module")

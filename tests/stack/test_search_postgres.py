@@ -14,12 +14,12 @@ import optuna
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.postgres import QUOTED, PostgresServer
 from keel_lab.cli import cli
 from keel_lab.errors import UsageError
 from keel_lab.search import mirror
 from keel_lab.store.points import State
 from tests.dashboard import states
-from tests.postgres_server import QUOTED, PostgresServer
 from tests.search_bench import SEARCH, Bench, asked
 
 REPOSITORY = Path(__file__).parents[2]

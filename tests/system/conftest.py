@@ -33,9 +33,9 @@ class Tmpfs:
         subprocess.run(["umount", self._mounted.pop()], check=True)
 
     def close(self) -> None:
-        """Unmounts all of it."""
+        """Unmounts all of it, also where this process still has a file open, such as MLflow's database."""
         while self._mounted:
-            subprocess.run(["umount", self._mounted.pop()], check=True)
+            subprocess.run(["umount", "--lazy", self._mounted.pop()], check=True)
 
     def _mount(self, place: Path, *options: str) -> None:
         subprocess.run(["mount", *options, place], check=True)

@@ -1,30 +1,43 @@
-"""A real PostgreSQL (Debian's) on loopback for tests, which can be stopped, killed and started again."""
+"""A real PostgreSQL of one's own, from the programs of Debian's package `postgresql`; it can be stopped and killed."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-import psycopg
-
-from tests.mlflow_server import free_port
-
+PROGRAMS = Path("/usr/lib/postgresql")
+HOW_TO_GET_IT = "no PostgreSQL under /usr/lib/postgresql: `apt-get install postgresql` brings it"
 USER, PASSWORD = "lab", "secret word"
 QUOTED = "secret%20word"
 
 
 class PostgresServer:
-    """A cluster of its own, run as the user postgres, who may not read pytest's folders."""
+    """A cluster on loopback, without fsync.
+
+    Root cannot start one: then it is run as the user postgres, who may not read other people's folders.
+
+    Raises:
+        FileNotFoundError: if the package is not installed; it says how to get it.
+    """
 
     def __init__(self) -> None:
+        versions = sorted(PROGRAMS.glob("*/bin"), key=lambda place: float(place.parent.name))
+        if not versions:
+            raise FileNotFoundError(HOW_TO_GET_IT)
+        self._programs = versions[-1]
+        self._user = "postgres" if os.geteuid() == 0 else None
         self.folder = Path(tempfile.mkdtemp(prefix="keel-lab-pg-"))
-        shutil.chown(self.folder, "postgres")
-        self.port = free_port()
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        self.port = _free_port()
 
     def __enter__(self) -> Self:
         (self.folder / "password").write_text(PASSWORD)
@@ -57,6 +70,8 @@ class PostgresServer:
 
     def say(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Runs a statement as the superuser."""
+        import psycopg
+
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(statement)  # type: ignore[call-overload]
             return [] if cursor.description is None else cursor.fetchall()
@@ -65,6 +80,18 @@ class PostgresServer:
         self._run("pg_ctl", "-D", f"{self.folder}/data", "-w", *words)
 
     def _run(self, program: str, *words: str) -> None:
-        (programs,) = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1:]
-        command = [str(programs / program), *words]
-        subprocess.run(command, check=True, user="postgres", cwd=self.folder, stdout=subprocess.DEVNULL)
+        command = [str(self._programs / program), *words]
+        subprocess.run(command, check=True, user=self._user, cwd=self.folder, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """One for a while; yields MLflow's URI of it."""
+    with PostgresServer() as server:
+        yield server.url("postgres")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
