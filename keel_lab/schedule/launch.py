@@ -25,7 +25,7 @@ from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.search import best
@@ -133,7 +133,7 @@ def launch(
             mode: Mode = "lines" if piped else options.progress
             with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
                 try:
-                    summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                    summary = SweepRun(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
                 except StorageError as error:
                     raise _left(error, sweep, interrupts) from error
             if executor.is_open:
