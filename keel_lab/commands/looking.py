@@ -11,7 +11,7 @@ import click
 from keel_lab.commands.options import AS_JSON, FORMAT, NAME, NAMES, STORAGE, SWEEP, open_root
 
 if TYPE_CHECKING:
-    from keel_lab.schedule.launch import Reporting
+    from keel_lab.schedule.finishing import Reporting
 
 
 @click.command()
