@@ -24,7 +24,8 @@ from keel_lab.settings import ForkSchedule, RampSchedule
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
-    from keel_lab.store.sweeps import StoredSweep, Sweeps
+    from keel_lab.store.stored_sweep import StoredSweep
+    from keel_lab.store.sweeps import Sweeps
     from keel_lab.store.trials import Trials
 
 

@@ -46,6 +46,7 @@ siblings: {reference: false}
 EXPECTED = {0, 1, 2, 3, 130, 143, -9, -15}  # of drivers that things are done to; -15: SIGTERM while it only reports
 PACE = 0.03  # seconds a step
 WITHOUT_RAY = 0.5  # of the drivers
+EARLY = 0.2  # of the drivers that are struck from before they have a worker on
 DAMAGES = 5  # to what is stored, where a sweep is complete before all faults have struck
 REPORTS = ("text", "csv", "json")
 
@@ -95,7 +96,8 @@ class Chaos:
                 self._folder, self.scene.store, self._words(), executor, self._environment[executor] | pace, sink
             )
         self.drivers[executor] += 1
-        _wait(lambda: driver.poll() is not None or "trials" in log.read_text(), log)
+        begun = "trials" if self._random.random() < EARLY else ": started"
+        _wait(lambda: driver.poll() is not None or begun in log.read_text(), log)
         while self._left and driver.poll() is None:
             time.sleep(self._random.uniform(0.05, 0.5))
             if driver.poll() is None and self._strike(executor).ends:

@@ -185,6 +185,7 @@ FAULTS = (
     Fault("worker SIGTERM", 4, kill(WORKER, signal.SIGTERM), needs="ray"),
     Fault("worker stopped for a second", 2, freeze, needs="ray"),
     Fault("raylet SIGKILL", 0.6, kill("/raylet", signal.SIGKILL), needs="ray"),
+    Fault("GCS SIGKILL", 0.4, kill("/gcs_server", signal.SIGKILL), needs="ray"),
     Fault("driver SIGKILL", 1.5, lambda scene: scene.signal(signal.SIGKILL), ends=True, needs="driver"),
     Fault("driver Ctrl-C", 0.7, lambda scene: scene.signal(signal.SIGINT), ends=True, needs="driver"),
     Fault(

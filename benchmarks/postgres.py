@@ -1,53 +1,94 @@
-"""A real PostgreSQL of one's own for a while, from the programs of Debian's package `postgresql`."""
+"""A real PostgreSQL of one's own, from the programs of Debian's package `postgresql`; it can be stopped and killed."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from typing import Self
 
 PROGRAMS = Path("/usr/lib/postgresql")
 HOW_TO_GET_IT = "no PostgreSQL under /usr/lib/postgresql: `apt-get install postgresql` brings it"
-PASSWORD = "secret word"
+USER, PASSWORD = "lab", "secret word"
+QUOTED = "secret%20word"
 
 
-@contextmanager
-def running() -> Iterator[str]:
-    """A cluster on loopback, without fsync; yields MLflow's URI of it.
+class PostgresServer:
+    """A cluster on loopback, without fsync.
 
-    Root cannot start one, so as root it is run as the user postgres, who may not read other people's folders.
+    Root cannot start one: then it is run as the user postgres, who may not read other people's folders.
 
     Raises:
         FileNotFoundError: if the package is not installed; it says how to get it.
     """
-    versions = sorted(PROGRAMS.glob("*/bin"), key=lambda place: float(place.parent.name))
-    if not versions:
-        raise FileNotFoundError(HOW_TO_GET_IT)
-    folder = Path(tempfile.mkdtemp(prefix="keel-lab-pg-"))
-    user = "postgres" if os.geteuid() == 0 else None
-    if user is not None:
-        shutil.chown(folder, user)
 
-    def run(program: str, *words: str) -> None:
-        command = [str(versions[-1] / program), *words]
-        subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
+    def __init__(self) -> None:
+        versions = sorted(PROGRAMS.glob("*/bin"), key=lambda place: float(place.parent.name))
+        if not versions:
+            raise FileNotFoundError(HOW_TO_GET_IT)
+        self._programs = versions[-1]
+        self._user = "postgres" if os.geteuid() == 0 else None
+        self.folder = Path(tempfile.mkdtemp(prefix="keel-lab-pg-"))
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        self.port = _free_port()
 
-    port = _free_port()
-    (folder / "password").write_text(PASSWORD)
-    run("initdb", "-D", f"{folder}/data", "-U", "lab", "--auth=scram-sha-256", f"--pwfile={folder}/password")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    run("pg_ctl", "-D", f"{folder}/data", "-w", "-t", "120", "-l", f"{folder}/log", "-o", options, "start")
-    try:
-        yield f"postgresql://lab:{quote(PASSWORD)}@127.0.0.1:{port}/postgres"
-    finally:
-        run("pg_ctl", "-D", f"{folder}/data", "-w", "-m", "fast", "stop")
-        shutil.rmtree(folder)
+    def __enter__(self) -> Self:
+        (self.folder / "password").write_text(PASSWORD)
+        words = ["-U", USER, "--auth=scram-sha-256", f"--pwfile={self.folder}/password"]
+        self._run("initdb", "-D", f"{self.folder}/data", *words)
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self.folder)
+
+    def start(self) -> None:
+        """Starts it and waits until it answers."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        self._control("-t", "120", "-l", f"{self.folder}/log", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Ends it at once, with every connection."""
+        self._control("-m", "immediate", "stop")
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process that accepts connections: one that is stopped leaves whoever connects without an answer."""
+        os.kill(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]), number)
+
+    def url(self, database: str, user: str = USER) -> str:
+        """As users write it, password included."""
+        return f"postgresql://{user}:{QUOTED}@127.0.0.1:{self.port}/{database}"
+
+    def say(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Runs a statement as the superuser."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement)  # type: ignore[call-overload]
+            return [] if cursor.description is None else cursor.fetchall()
+
+    def _control(self, *words: str) -> None:
+        self._run("pg_ctl", "-D", f"{self.folder}/data", "-w", *words)
+
+    def _run(self, program: str, *words: str) -> None:
+        command = [str(self._programs / program), *words]
+        subprocess.run(command, check=True, user=self._user, cwd=self.folder, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """One for a while; yields MLflow's URI of it."""
+    with PostgresServer() as server:
+        yield server.url("postgres")
 
 
 def _free_port() -> int:

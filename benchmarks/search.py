@@ -1,12 +1,12 @@
 """How many trials a search takes to come within 1% of a dense grid's best: ours, Optuna's tutorial, and random.
 
-Run: python benchmarks/search.py [--repeats 20] [--points 60]
+Run: python benchmarks/search.py [--repeats 20] [--points 60] [--real STORAGE] [--first-seed 0]
 
 What is searched is a surrogate of docs/results/lr_sensitivity: architecture (six) and peak LR, the mean loss of three
 seeds interpolated on log LR, with the seeds' scatter as noise. A run that does not learn there ends at the unigram
 level. All searches see the same noisy losses; a point counts as within 1% by its mean loss, so that luck does not.
 `tutorial` is Optuna's TPE as in its tutorial, where a run that did not learn has failed (as one told NaN has); `told`
-is the same, told the loss of such runs.
+is the same, told the loss of such runs. With --real the points are trained instead (search_for_real.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks import search_for_real
 from keel_lab import composition
+from keel_lab.plan.opening import OpenedSweep
 from keel_lab.search.cells import Points
 from keel_lab.search.study import Study
 from keel_lab.search.telling import Told
@@ -140,14 +143,19 @@ def first_within(found: Iterator[Asked], surrogate: Surrogate, goal: float) -> f
     return next((float(n) for n, asked in enumerate(found, 1) if surrogate.at(asked).mean <= goal), math.inf)
 
 
-def searched(points: int, seed: int) -> Points:
-    """The points of our search, planned but never trained."""
+def opened(points: int, seed: int) -> OpenedSweep:
+    """Our search, planned but not run."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "surrogate.yaml"
         file.write_text(SWEEP.format(points=points, seed=seed))
-        opened = composition.open_sweep(file, [], lambda: Root.open(Path(folder) / "store"))
-        assert opened.points is not None
-        return opened.points
+        return composition.open_sweep(file, [], lambda: Root.open(Path(folder) / "store"))
+
+
+def searched(points: int, seed: int) -> Points:
+    """The points of our search."""
+    found = opened(points, seed).points
+    assert found is not None
+    return found
 
 
 def main() -> None:
@@ -155,7 +163,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--points", type=int, default=60)
+    parser.add_argument("--real", metavar="STORAGE", help="train the points; trials that are there are not run again")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the repeats of --real")
     arguments = parser.parse_args()
+    if arguments.real:
+        seeds = range(arguments.first_seed, arguments.first_seed + arguments.repeats)
+        plan = partial(opened, arguments.points)
+        search_for_real.compare(plan, arguments.real, seeds, arguments.points, REAL, STEPS)
+        return
     surrogate = Surrogate()
     goal = WITHIN * surrogate.best()
     number = arguments.points

@@ -71,6 +71,16 @@ def reopen_sweep(name: str, root: Root) -> OpenedSweep:
     return opening.reopen_sweep(name, root, catalogue())
 
 
+def mirror_search(name: str, root: Root, tracking: str) -> tuple[str, bool]:
+    """See `search.opening.mirrored`; nothing to say of a sweep that is no search."""
+    from keel_lab.search.opening import mirrored
+    from keel_lab.store.sweeps import Sweeps
+
+    if not Sweeps(root).load(name).points:
+        return "", True
+    return mirrored(reopen_sweep(name, root), root, tracking)
+
+
 def launch(
     opened: OpenedSweep, root: Root, options: LaunchOptions, form: str, show: Callable[[str], None]
 ) -> RunSummary:

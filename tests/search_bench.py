@@ -58,15 +58,17 @@ class Bench:
     def root(self) -> Root:
         return Root.open(self.folder / "store")
 
-    def run(self, *overrides: str, text: str = SEARCH):
-        return self.launch(self.open(*overrides, text=text))
+    def run(self, *overrides: str, text: str = SEARCH, tracking: str = "off"):
+        return self.launch(self.open(*overrides, text=text), tracking)
 
     def resume(self, name: str = "bowl"):
         return self.launch(composition.reopen_sweep(name, self.root))
 
-    def launch(self, opened: OpenedSweep):
-        options, nothing = LaunchOptions("local", None, "off"), Reporting(lambda: "", lambda: "", lambda: ())
-        return launch(opened, self.root, composition.catalogue(), nothing, options, lambda text: None)
+    def launch(self, opened: OpenedSweep, tracking: str = "off"):
+        options, reporting = LaunchOptions("local", None, tracking), Reporting(lambda: "", lambda: "", lambda: ())
+        if tracking != "off":
+            reporting = composition.reporting([opened.spec.name], self.root, "text")
+        return launch(opened, self.root, composition.catalogue(), reporting, options, lambda text: None)
 
     def points(self, name: str = "bowl", *, fresh: bool = False) -> list[Point]:
         return [point for point in PointFiles(self.root, name).all() if point.fresh == fresh]

@@ -17,7 +17,7 @@ from keel_lab.schedule.executor import Task
 from keel_lab.settings import ALONE, Budget, ModelSettings, RampSchedule, Resources, SiblingSettings, TrainSettings
 from keel_lab.store import lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep
+from keel_lab.store.stored_sweep import StoredSweep
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 

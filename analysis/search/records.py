@@ -33,6 +33,8 @@ def _rows(search: Search, names: Sequence[str], objectives: Sequence[str]) -> li
             "architecture": trial.architecture,
             "blocks": trial.blocks,
             "sublayers": trial.sublayers,
+            "width": trial.model.width,
+            "parameters": point.trials[0].parameters,
             "diverged": point.facts.get("diverged", 0),
             "censored": point.facts.get("censored", 0),
             "why": point.facts.get("why"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from analysis.intervals import LEVEL
 from analysis.search import words
 from analysis.search.findings import ALPHA, Search
@@ -23,16 +25,19 @@ def _best(search: Search) -> Table:
     what = "Pareto front" if several else "Best points"
     goals = ", ".join(f"{one.name} ({one.direction})" for one in search.objectives)
     rows = []
+    shape = () if search.spec.parameters is None else ("width",)  # which follows from the depth
     for best in search.best:
         row = [f"#{best.point.number}", *(words.parameter(best.point, one) for one in search.parameters)]
+        row += [str(best.point.trials[0].trial.model.width)] * len(shape)
         for number, objective in enumerate(search.objectives):
             row += [words.found(best.point, objective, number), words.again(best.again.get(objective.name), objective)]
         rows.append(tuple(row))
     return Table(
         f"{what} for {goals}: {search.sweep.stored.name}, {search.name}",
-        ("point", *(one.name for one in search.parameters)),
+        ("point", *(one.name for one in search.parameters), *shape),
         tuple(Group(one.name, ("as found", _AGAIN)) for one in search.objectives),
-        tuple(rows) or (("none yet", *("-" for _ in range(len(search.parameters) + 2 * len(search.objectives)))),),
+        tuple(rows)
+        or (("none yet", *("-" for _ in range(len(search.parameters) + len(shape) + 2 * len(search.objectives)))),),
         tuple(_notes(search)),
     )
 
@@ -40,7 +45,7 @@ def _best(search: Search) -> Table:
 def _notes(search: Search) -> list[str]:
     spec, points = search.spec, search.points
     counts = [f"{len(points)} of {spec.points} points asked, sampler {spec.sampler.name} (seed {spec.seed})"]
-    counts += [f"{search.count(State.PRUNED)} pruned"] if search.count(State.PRUNED) else []
+    counts += [f"{search.count(State.PRUNED)} pruned{_why(search)}"] if search.count(State.PRUNED) else []
     counts += [f"{search.diverged} diverged"] if search.diverged else []
     counts += [f"{search.count(State.RUNNING)} not ended"] if search.count(State.RUNNING) else []
     notes = ["; ".join(counts) + ".", *_meaning(search)]
@@ -49,6 +54,12 @@ def _notes(search: Search) -> list[str]:
             f"The best point stands at the {end} of {name}: the optimum may lie beyond; extend search.space.{name}."
         )
     return notes
+
+
+def _why(search: Search) -> str:
+    """Why points were pruned that did not diverge."""
+    found = Counter(str(one.facts["why"]) for one in search.points if one.state is State.PRUNED and "why" in one.facts)
+    return f" ({', '.join(f'{count} {why}' for why, count in found.items())})" if found else ""
 
 
 def _meaning(search: Search) -> list[str]:
@@ -62,6 +73,10 @@ def _meaning(search: Search) -> list[str]:
     ]
     if any(one.key == ALPHA for one in search.parameters):
         notes.append("Alpha in units of L, the number of sub-layers, and in the search's own words.")
+    if search.spec.parameters is not None:
+        notes.append(
+            f"Width: what gives about {search.spec.parameters:,} parameters at that depth; the FFN in proportion."
+        )
     names = [one.name for one in search.objectives]
     if names == ["max_lr"] and any(one.key.startswith("options.") for one in search.parameters):
         notes.append(

@@ -18,17 +18,21 @@ from keel_lab.errors import UsageError
 def sync(context: click.Context, /, name: str, tracking: str | None, storage: str | None, as_json: bool) -> None:
     """Deliver to MLflow what it lacks of the stored sweep NAME: the whole sweep, if it is an empty server.
 
-    A second call changes nothing. It exits with 3 if something could not be delivered.
+    The Optuna storage of a search is brought up to date as well. A second call changes nothing. It exits with 3 if
+    something could not be delivered.
     """
-    from keel_lab.composition import reporting
+    from keel_lab.composition import mirror_search, reporting
+    from keel_lab.errors import IncompleteError
     from keel_lab.schedule.syncing import sync as deliver
 
     root = open_root(storage)
-    done = deliver(name, root, _uri(tracking, root.uri), lambda: reporting([name], root, "md"))
+    uri = _uri(tracking, root.uri)
+    done = deliver(name, root, uri, lambda: reporting([name], root, "md"))
+    said, current = mirror_search(name, root, uri)
     click.echo(done.to_json() if as_json else done.text())
-    for sentence in done.undelivered if done.undelivered else (done.where,):
+    for sentence in (*(done.undelivered or (done.where,)), *([said] if said else [])):
         click.echo(sentence, err=True)
-    context.exit(done.exit_code)
+    context.exit(done.exit_code if current else IncompleteError.exit_code)
 
 
 @click.command()

@@ -18,7 +18,8 @@ from keel_lab.plan import expand
 from keel_lab.plan.chosen_lr import ChosenLrs, MeasuredRates
 from keel_lab.plan.planned import Plan
 from keel_lab.spec import SweepSpec
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 
 if TYPE_CHECKING:
     from keel_lab.search.cells import Points

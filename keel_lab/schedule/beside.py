@@ -14,7 +14,7 @@ from keel_lab.plan.siblings import forks_of, holds_of, reference_of, reversal_of
 from keel_lab.plan.skipping import family_of
 from keel_lab.result import TrialResult
 from keel_lab.settings import RampSchedule
-from keel_lab.store.sweeps import StoredSweep
+from keel_lab.store.stored_sweep import StoredSweep
 from keel_lab.store.trials import Trials
 
 HELD = 100_000  # steps of curves in memory

@@ -22,7 +22,8 @@ from keel_lab.result import TrialResult
 from keel_lab.schedule.beside import Beside
 from keel_lab.store import told_worse as told_worse_store
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.told_worse import ToldWorse
 from keel_lab.store.trials import Trials
 

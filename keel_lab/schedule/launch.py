@@ -29,11 +29,12 @@ from keel_lab.schedule.runner import run_sweep
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.search import best
-from keel_lab.search.opening import refuse_other_search, searching
+from keel_lab.search.opening import mirror_of, refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root, StorageError
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
@@ -107,6 +108,7 @@ def launch(
         say(NO_URI_NOTE)
     if uri is not None:
         refuse_unusable(uri, opened.spec.name)
+    mirror = mirror_of(opened, root, uri, say)
     for note in opened.notes:
         say(note)
     with ExitStack() as stack:
@@ -124,9 +126,9 @@ def launch(
             budget = _budget(opened, options)
             skip = budget.skip_above_divergence
             proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=skip, by_information=True)
-            mirror = None
-            if opened.points is not None:
-                proposer, mirror = searching(opened.points, sweep, root, lambda: executor.slots)
+            if opened.points is not None and mirror is not None:
+                stack.enter_context(closing(mirror))
+                proposer = searching(opened.points, sweep, root, lambda: executor.slots, mirror)
             piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
             mode: Mode = "lines" if piped else options.progress
             with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
@@ -138,7 +140,8 @@ def launch(
                 gc.collect()  # what ran thousands of trials refers to itself; the report needs the room
         if mirror is not None:
             sweep = Sweeps(root).load(sweep.name)
-            say(mirror.where() or mirror.warning or "")
+            if said := mirror.close():
+                say(said)
         _finish(summary, sweep, tracker, reporting, show)
     return summary
 

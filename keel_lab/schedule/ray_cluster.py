@@ -9,6 +9,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
@@ -19,6 +20,7 @@ from keel_lab.settings import Resources
 
 OBJECT_STORE = 100 * 1024**2  # bytes; results are small, curves go through storage
 KNOCK = 10.0  # seconds to wait for a cluster's port
+LOOK_EVERY = 1.0  # seconds between two looks whether a local Ray is still there
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class RayCluster:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         self.local = address == "local"
         self._scratch: Scratch | None = None
+        self._look_at = 0.0
         if self.local:
             os.environ.update(_private_settings())
         import ray
@@ -61,6 +64,22 @@ class RayCluster:
     def dead(self) -> set[str]:
         """The ids of the nodes that were part of it and are no more."""
         return {node["NodeID"] for node in self._ray.nodes() if not node["Alive"]}
+
+    def gone(self) -> bool:
+        """Whether the head of a local Ray (its GCS) has died, by a look every now and then.
+
+        Ray itself would end this process a minute later.
+        """
+        if not self.local or time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_EVERY
+        try:
+            _knock(self._ray.get_runtime_context().gcs_address)
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # too busy to answer in time
+            return False
+        return False
 
     def close(self) -> None:
         """Disconnects; a local Ray ends with all of its processes and files."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import signal
 import threading
@@ -78,10 +79,10 @@ class RayExecutor:
 
     @property
     def slots(self) -> int:
-        """See `Executor.slots`; follows a cluster that grows or shrinks."""
+        """See `Executor.slots`; follows a cluster that grows or shrinks, which this machine does not."""
         if time.monotonic() >= self._slots_until:
             self._slots = max(1, capacity(self._cluster.nodes(), self._resources))
-            self._slots_until = time.monotonic() + SLOTS_EVERY
+            self._slots_until = math.inf if self._cluster.local else time.monotonic() + SLOTS_EVERY
         return self._slots
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
@@ -123,6 +124,8 @@ class RayExecutor:
         Raises:
             IncompleteError: if the Ray node of this process died, and is not ours to start again.
         """
+        if self._cluster.gone():
+            self._start_again()
         if not self._lost:
             self._mailbox.exchange(self._stop, frozenset(self._halted))
             self._end_hanging()
@@ -229,7 +232,7 @@ class RayExecutor:
 
     def _start_again(self) -> None:
         """A new local Ray; whatever was in flight comes back as preempted."""
-        logger.warning("the local Ray has died (was its raylet killed?); it is started again")
+        logger.warning("the local Ray has died (was one of its processes killed?); it is started again")
         lost = list(self._attempts)
         terminate = signal.getsignal(signal.SIGTERM)
         self._cluster.close()

@@ -30,7 +30,8 @@ from keel_lab.settings import RampSchedule
 from keel_lab.spec.divergence import overridden
 from keel_lab.spec.label import label_text
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 

@@ -29,7 +29,8 @@ from keel_lab.schedule.summary import RunSummary, summarise
 from keel_lab.settings import Budget
 from keel_lab.store.lease import Lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.tracker import Tracker
 from keel_lab.trial import Trial

@@ -10,7 +10,7 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.plan.skipping import above_divergence
 from keel_lab.result import Failure, Outcome, TrialResult
-from keel_lab.store.sweeps import StoredSweep
+from keel_lab.store.stored_sweep import StoredSweep
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from keel_lab.schedule.settled import settled_results
 from keel_lab.search import best
 from keel_lab.store import lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.destination import shown
 from keel_lab.track.mlflow_tracker import MlflowTracker

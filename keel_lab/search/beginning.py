@@ -15,7 +15,7 @@ from keel_lab.spec.search import Objective, Parameter
 
 if TYPE_CHECKING:
     from keel_lab.store.root import Root
-    from keel_lab.store.sweeps import StoredSweep
+    from keel_lab.store.stored_sweep import StoredSweep
 
 
 def beginning(points: Points, cell: SearchCell) -> list[dict[str, Any]]:

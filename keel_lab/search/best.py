@@ -9,7 +9,7 @@ from keel_lab.spec.search import Objective
 from keel_lab.store.points import Point, State
 
 if TYPE_CHECKING:
-    from keel_lab.store.sweeps import StoredSweep
+    from keel_lab.store.stored_sweep import StoredSweep
 
 
 def best_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
@@ -31,18 +31,26 @@ def best_points(points: Sequence[Point], objectives: Sequence[Objective]) -> lis
 
 
 def facts(sweep: StoredSweep) -> dict[str, float]:
-    """What a tracker shows of a search: how many points, and the best value of each objective among feasible ones."""
+    """What a tracker shows of a search: how many points, and the best of each objective among feasible ones.
+
+    As it was found, which is the luckiest of many, and as its point was measured again with fresh seeds.
+    """
     search = sweep.spec.get("search")
     if search is None:
         return {}
     objectives = [Objective(**one) for one in search["objectives"]]
     points = [point for point in sweep.points if not point.fresh]
     found = {"points": float(len(points)), "pruned": float(sum(point.state is State.PRUNED for point in points))}
-    told = [point.told for point in points if point.told is not None and not point.constraint]
-    for number, objective in enumerate(objectives):
+    told = {
+        (point.cell, point.number): point.told for point in points if point.told is not None and not point.constraint
+    }
+    again = {(point.cell, point.number): point.told for point in sweep.points if point.fresh}
+    for number, objective in enumerate(objectives if told else ()):
         best = min if objective.direction == "minimize" else max
-        if told:
-            found[f"best/{objective.name}"] = best(values[number] for values in told)
+        where = best(told, key=lambda place: told[place][number])
+        found[f"best_as_found/{objective.name}"] = told[where][number]
+        if fresh := again.get(where):
+            found[f"best_measured_again/{objective.name}"] = fresh[number]
     return found
 
 

@@ -12,8 +12,9 @@ from keel_lab.errors import UsageError
 from keel_lab.plan.expansion import SEEDS, Expansion, combinations
 from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.spec import rule
+from keel_lab.spec.domain import Domain
 from keel_lab.spec.label import label_text
-from keel_lab.spec.search import ALL, Domain, Parameter, SearchSpec
+from keel_lab.spec.search import ALL, Parameter, SearchSpec
 from keel_lab.spec.sweep import Axis
 
 if TYPE_CHECKING:

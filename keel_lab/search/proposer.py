@@ -133,7 +133,7 @@ class SearchProposer:
         if waiting:
             point = min(waiting, key=lambda study: len(study.asked)).ask()
             self._files.put(point)
-            self._mirror.asked(self._studies[point.cell], point)
+            self._mirror.changed()
             return point
         for study in self._studies:
             if any(point.cell == study.cell.number for point in self._open):
@@ -192,7 +192,7 @@ class SearchProposer:
         study = self._studies[point.cell]
         ended = study.tell(point.number, told, cut)
         self._files.put(ended)
-        self._mirror.told(study, ended)
+        self._mirror.changed()
 
     def _shared(self, planned: PlannedTrial, point: Point) -> bool:
         """Whether another open point waits for a trial, too."""

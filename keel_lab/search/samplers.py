@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keel_lab.spec.kind import nearest
@@ -42,7 +42,15 @@ _LEAVING = (  # will go in Optuna 6
     "inc_popsize",
     "x0",
 )
-_PLAIN = (bool, int, float, str, type(None))
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of an annotation: what is allowed, and how it is said
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "int": (lambda value: _number(value, int) and value >= 0, "an integer of at least 0"),
+    "float": (lambda value: _number(value, int | float), "a number"),
+    "str": (lambda value: isinstance(value, str), "text"),
+    "None": (lambda value: value is None, "null"),
+}
+_QUICK = ("tpe", "cma-es", "nsga2")  # samplers that can be tried within milliseconds and without torch
+_REHEARSED = 6  # points
 
 
 def names(word: str) -> tuple[str, ...]:
@@ -60,11 +68,14 @@ def problems(word: str, name: str, options: Mapping[str, Any]) -> Iterator[tuple
     for key, value in options.items():
         if key not in allowed:
             said = f"{name} has the options {', '.join(allowed)}" if allowed else f"{name} has no options"
-            yield key, said, nearest(key, allowed)
-        elif not isinstance(value, _PLAIN):
-            yield key, "must be a number, text, true or false", None
-    if all(key in allowed for key in options) and name not in (AUTO, NONE, "grid"):
-        said = _refused(word, name, {key: value for key, value in options.items() if key != SPARE})
+            yield key, said, nearest(key, tuple(allowed))
+        elif said := _misfit(value, allowed[key]):
+            yield key, said, None
+    fit = all(key in allowed and not _misfit(value, allowed[key]) for key, value in options.items())
+    if fit and name not in (NONE, "grid"):
+        said = _refused(
+            word, "tpe" if name == AUTO else name, {key: value for key, value in options.items() if key != SPARE}
+        )
         if said:
             yield "", said, None
 
@@ -136,28 +147,54 @@ def _class(word: str, name: str) -> Any:
     return getattr(where, (SAMPLERS if word == "sampler" else PRUNERS)[name])
 
 
-def _options(word: str, name: str) -> tuple[str, ...]:
-    """Those of Optuna's class that can stand in a file, and ours."""
+def _options(word: str, name: str) -> dict[str, str]:
+    """Those of Optuna's class that can stand in a file, and ours, with their annotations."""
     if name == NONE:
-        return ()
+        return {}
     parameters = inspect.signature(_class(word, "tpe" if name == AUTO else name).__init__).parameters
-    found = [
-        key
-        for key, one in parameters.items()
+    annotated = {key: getattr(one.annotation, "__name__", str(one.annotation)) for key, one in parameters.items()}
+    found = {
+        key: said
+        for key, said in annotated.items()
         if key not in ("self", *_OURS, *_LEAVING)
-        and not any(text in str(one.annotation) for text in ("Callable", "Base", "Frozen", "dict"))
-    ]
-    return (*found, *((SPARE,) if word == "pruner" else ()))
+        and not any(text in said for text in ("Callable", "Base", "Frozen", "dict"))
+    }
+    return {**found, SPARE: "bool"} if word == "pruner" else found
+
+
+def _misfit(value: Any, annotation: str) -> str:
+    """What an option must be, if a value is not; nothing if it is."""
+    kinds = [_KINDS[one.strip()] for one in annotation.split("|")]
+    if any(fits(value) for fits, _ in kinds):
+        return ""
+    return f"must be {' or '.join(said for _, said in kinds)}"
+
+
+def _number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _refused(word: str, name: str, options: Mapping[str, Any]) -> str:
-    """What Optuna says against options, or nothing."""
+    """What Optuna says against options, when it is made with them or asks its first points; or nothing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _class(word, name)(**options)
-    except (TypeError, ValueError) as error:
+            if name in _QUICK:
+                at_once = {} if name == "nsga2" else {"n_startup_trials": 1}  # what is drawn before is random
+                _rehearse(_class(word, name)(**{**options, **at_once}))
+    except (TypeError, ValueError, AssertionError) as error:
         return f"Optuna's {name} refuses its options: {' '.join(str(error).split())}"
     except ImportError as error:
         return f"Optuna's {name} needs a package that is not installed: {error}"
     return ""
+
+
+def _rehearse(made: optuna.samplers.BaseSampler) -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=made)
+    for _ in range(_REHEARSED):
+        trial = study.ask()
+        study.tell(trial, trial.suggest_float("x", 0.0, 1.0) + trial.suggest_float("y", 0.0, 1.0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from keel_lab.spec.domain import Domain
 from keel_lab.spec.label import label_text
-from keel_lab.spec.search import Domain, Parameter
+from keel_lab.spec.search import Parameter
 
 if TYPE_CHECKING:
     import optuna

@@ -10,8 +10,9 @@ from keel_lab.columns import aligned
 from keel_lab.plan.estimate import makespan, seconds
 from keel_lab.search.cells import Points, SearchCell
 from keel_lab.search.opening import refuse_other_search
+from keel_lab.spec.domain import Domain
 from keel_lab.spec.label import duration_text, label_text
-from keel_lab.spec.search import Domain, Objective, Parameter
+from keel_lab.spec.search import Objective, Parameter
 from keel_lab.store.points import Point, State
 from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials

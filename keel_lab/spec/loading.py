@@ -126,8 +126,8 @@ def _build(reading: Reading, folder: Path, trainer: str) -> SweepSpec:
     if reading.protocol == "ramp":
         constants["schedule"] = constants.pop("ramp")
     return SweepSpec(
-        name=reading.name,
-        question=reading.question,
+        name=reading.head.name,
+        question=reading.head.question,
         protocol=reading.protocol,
         document=document,
         data=data,
@@ -182,8 +182,8 @@ def _document(reading: Reading, constants: dict[str, Any], sections: dict[str, A
         varying[name] = {**values, **listed}
     document = {
         "schema": fields.SCHEMA,
-        "name": reading.name,
-        "question": reading.question,
+        "name": reading.head.name,
+        "question": reading.head.question,
         "protocol": reading.protocol,
         **({} if trainer == own_trainer.DEFAULT else {"trainer": trainer}),
         "grid": {("depth" if key == "blocks" else key): (depth if key == "blocks" else grid[key]) for key in grid},

@@ -12,15 +12,12 @@ from keel_lab.own_trainer import DEFAULT
 from keel_lab.spec import axis, fields, search_sources
 from keel_lab.spec.axis import Values
 from keel_lab.spec.grid import GridReader
+from keel_lab.spec.head import Head
 from keel_lab.spec.kind import nearest
 from keel_lab.spec.lr_choice import is_choice
 from keel_lab.spec.node import Node
 from keel_lab.spec.search_reading import SearchReader
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_NAME_ALLOWED = (
-    "a name is letters, digits, - _ . (it becomes a folder), at most 100, starting with a letter, digit or _"
-)
 FIXED = {
     "data": "one corpus a sweep: it cannot vary",
     "siblings": "it cannot vary: it says what is run beside every trial",
@@ -35,7 +32,8 @@ class Reading:
 
     Attributes:
         problems: everything wrong so far.
-        protocol: `ramp`, `grid` or `search`; a guess if the file's own is wrong.
+        head: name, question and protocol.
+        protocol: the head's.
         grid: axes and options.
         values: the given keys of `model`, `train`, `ramp` or `schedule`, dotted; the grid's are not among them.
         fixed: given keys of the sections that cannot vary, by section.
@@ -47,14 +45,12 @@ class Reading:
         self.problems = problems
         self.root = root
         self.entries: Mapping[str, Node] = root.mapping or {}
-        self.name = ""
-        self.question: str | None = None
         self.values: dict[str, Values] = {}
         self.fixed: dict[str, dict[str, Any]] = {}
         self.preset: str | None = None
-        self.protocol = self._protocol()
+        self.head = Head(root, problems)
+        self.protocol = self.head.protocol
         self.grid = GridReader(catalogue, self.protocol, problems)
-        self._head()
         if grid := self._section("grid"):
             self.grid.read(grid, grid.place)
         if own := self._section("per_architecture"):
@@ -92,53 +88,6 @@ class Reading:
     def _refuse(self, node: Node, key: str, found: str, allowed: str, near: str | None = None) -> None:
         self.problems.append(Problem(node.place, key, found, allowed, near))
 
-    def _head(self) -> None:
-        self._schema()
-        node = self._required("name", "required at the top: name: my_sweep")
-        if node is not None:
-            if isinstance(node.value, str) and NAME.fullmatch(node.value):
-                self.name = node.value
-            elif isinstance(node.value, str):
-                near = re.sub(r"[^A-Za-z0-9_.-]+", "_", node.value).lstrip(".-")[:100]
-                self._refuse(node, "name", node.found() or '""', _NAME_ALLOWED, near if NAME.fullmatch(near) else None)
-            else:
-                quoted = f"{_NAME_ALLOWED}; text that reads as a number or true/false needs quotes"
-                self._refuse(node, "name", node.found(), quoted)
-        node = self.entries.get("question")
-        if node is not None and node.value is not None:
-            if isinstance(node.value, str):
-                self.question = node.value
-            else:
-                self._refuse(node, "question", node.found(), "must be text: quote it")
-
-    def _schema(self) -> None:
-        node = self._required("schema", f"required at the top: schema: {fields.SCHEMA}")
-        if node is None or (type(node.value) is int and node.value == fields.SCHEMA):
-            return
-        allowed = f"must be {fields.SCHEMA}"
-        if type(node.value) is int and node.value > fields.SCHEMA:
-            allowed = f"this version of keel_lab reads schema {fields.SCHEMA}: upgrade keel_lab to read a newer file"
-        self._refuse(node, "schema", node.found(), allowed)
-
-    def _protocol(self) -> str:
-        names = ", ".join(fields.PROTOCOLS)
-        node = self._required("protocol", f"required at the top: protocol: one of {names}")
-        if node is not None:
-            if isinstance(node.value, str) and node.value in fields.PROTOCOLS:
-                return node.value
-            near = nearest(str(node.value), fields.PROTOCOLS)
-            self._refuse(node, "protocol", node.found(), f"must be one of {names}", near)
-        if "search" in self.entries:
-            return "search"
-        return "grid" if "schedule" in self.entries and "ramp" not in self.entries else "ramp"
-
-    def _required(self, key: str, allowed: str) -> Node | None:
-        node = self.entries.get(key)
-        if node is None or node.value is None:
-            self._refuse(node or self.root, key, "nothing", allowed)
-            return None
-        return node
-
     def _section(self, name: str) -> Node | None:
         """The mapping of a section; an absent or empty one is {}."""
         node = self.entries.get(name)
@@ -154,7 +103,7 @@ class Reading:
         given = self.entries.get(name)
         sections = fields.PROTOCOLS[self.protocol]
         if name in fields.SCHEDULES and name not in sections:
-            if given is not None and given.value is not None and self._protocol_is_known():
+            if given is not None and given.value is not None and self.head.protocol_is_known:
                 wanted = " and ".join(sections)
                 allowed = (
                     f"protocol {self.protocol} has {wanted} instead: remove {name} (on the command line {name}=null)"
@@ -175,10 +124,6 @@ class Reading:
             elif key in kinds:
                 self.values[f"{name}.{key}"] = axis.read(f"{name}.{key}", child, kinds[key], self.problems)
 
-    def _protocol_is_known(self) -> bool:
-        node = self.entries.get("protocol")
-        return node is not None and node.value == self.protocol
-
     def _preset(self, node: Node | None) -> None:
         if node is None or node.value is None:
             return
@@ -191,7 +136,7 @@ class Reading:
     def _constant(self, name: str) -> None:
         node = self._section(name)
         entries = (node.mapping or {}) if node else {}
-        if name == "siblings" and entries and node and self.protocol != "ramp" and self._protocol_is_known():
+        if name == "siblings" and entries and node and self.protocol != "ramp" and self.head.protocol_is_known:
             why = (
                 "the trials of a cell are each other's siblings"
                 if self.protocol == "grid"
@@ -215,7 +160,7 @@ class Reading:
 
     def _search(self, trainer: str) -> SearchReader | None:
         given = self.entries.get("search")
-        if self.protocol == "search" and self._protocol_is_known():
+        if self.protocol == "search" and self.head.protocol_is_known:
             if given is None or given.value is None:
                 allowed = (
                     "required by protocol search: {space: {lr: {log_uniform: [1e-4, 1e-1]}}, objectives: val_loss}"
@@ -224,7 +169,7 @@ class Reading:
                 return None
             node = self._section("search")
             return None if node is None else SearchReader(node, self.grid, self.protocol, trainer, self.problems)
-        if given is not None and given.value is not None and self._protocol_is_known():
+        if given is not None and given.value is not None and self.head.protocol_is_known:
             allowed = f"protocol {self.protocol} has none: remove it (on the command line search=null)"
             self._refuse(given, "search", "a section of protocol search", allowed)
         return None
@@ -260,7 +205,7 @@ class Reading:
         pair = [found for key in ("warmup", "warmup_steps") if (found := self.given(f"schedule.{key}"))]
         if len(pair) > 1:
             self._refuse(pair[0].node, pair[0].key, f"warmup beside {pair[1].key}", "give one of the two")
-        needs_lr = self.protocol == "grid" and self._protocol_is_known()
+        needs_lr = self.protocol == "grid" and self.head.protocol_is_known
         grid = self.entries.get("grid") or self.root
         readable = grid.value is None or grid.mapping is not None
         if any(is_choice(node) for key, node in (grid.mapping or {}).items() if key in ("lr", "schedule.lr")):

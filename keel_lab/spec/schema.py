@@ -13,10 +13,11 @@ from keel_lab.architecture import Catalogue
 from keel_lab.detect.thresholds import Thresholds
 from keel_lab.spec import fields, kind, lr_choice
 from keel_lab.spec.axis import LONGEST, RANGES
+from keel_lab.spec.head import NAME
 from keel_lab.spec.kind import Kind
 from keel_lab.spec.label import label_text
 from keel_lab.spec.meanings import MEANINGS, attributes
-from keel_lab.spec.reading import FIXED, NAME
+from keel_lab.spec.reading import FIXED
 from keel_lab.spec.search_schema import search_schema
 
 DRAFT = "http://json-schema.org/draft-07/schema#"  # what editors understand best

@@ -8,10 +8,11 @@ from typing import Any
 from keel_lab.errors import Problem
 from keel_lab.spec import axis, fields, kind, rule
 from keel_lab.spec.axis import Values
+from keel_lab.spec.domain import Domain
 from keel_lab.spec.grid import GridReader
 from keel_lab.spec.kind import Kind, nearest
 from keel_lab.spec.node import Node
-from keel_lab.spec.search import Domain, Parameter
+from keel_lab.spec.search import Parameter
 
 FORMS = ("uniform", "log_uniform", "power_of_L", "choice")
 SHAPES = "{uniform: [lo, hi]}, {log_uniform: [lo, hi]}, {power_of_L: [lo, hi]} for L^lo to L^hi, or {choice: [...]}"

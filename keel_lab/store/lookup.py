@@ -11,7 +11,8 @@ from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.store.root import Root, StorageError
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 
 _log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ NO_URI_NOTE = (
 )
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
+_PASSWORD = re.compile(r"([?&](?:sslpassword|password|passwd|pwd)=)([^&]*)", re.IGNORECASE)  # in a query
 WORKFLOW = "machine_learning"  # the other half of MLflow's pages is for language-model applications
 _ALLOWED = "allowed are http(s)://HOST:PORT, sqlite:///FILE, postgresql://, mysql://, mssql:// (and --tracking off)"
 
@@ -111,11 +112,24 @@ def object_store_endpoint(root: str) -> str | None:
 
 
 def shown(uri: str) -> str:
-    """The URI as it may be printed or stored: without a password."""
+    """The URI as it may be printed or stored: without a password, even one whose / or @ is not escaped."""
+    uri = _PASSWORD.sub(r"\1***", uri)
+    if uri.split("://")[0].partition("+")[0] in _DATABASES:
+        return re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", uri)
     parts = urlsplit(uri)
     if parts.password is None:
         return uri
     return parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+def password(uri: str) -> str:
+    """What `shown` leaves out; "" if there is none."""
+    if found := _PASSWORD.search(uri):
+        return found[2]
+    if uri.split("://")[0].partition("+")[0] in _DATABASES:
+        between = re.search(r"://[^:/@]*:(.*)@", uri)
+        return "" if between is None else between[1]
+    return urlsplit(uri).password or ""
 
 
 def ui_command(uri: str) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import re
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from keel_lab.track.destination import shown
+from keel_lab.track.destination import password, shown
 
 LIMIT = 300
 NO_ANSWER = "no answer in time"  # a server that is slow, as at its first request, or a line that is cut
@@ -141,6 +141,6 @@ def _of_system(error: OSError) -> Reason:
 
 def _first_line(words: str, uri: str) -> str:
     line = words.splitlines()[0]
-    if password := urlsplit(uri).password:
-        line = line.replace(password, "***").replace(unquote(password), "***")
+    if secret := password(uri):
+        line = line.replace(secret, "***").replace(unquote(secret), "***")
     return line if len(line) <= LIMIT else f"{line[:LIMIT]}..."

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import numpy as np
 import pytest
 
 import analysis.report
 from analysis.search.boundary import boundary
 from analysis.search.findings import position
-from keel_lab.spec.search import Domain, Parameter
+from keel_lab.spec.domain import Domain
+from keel_lab.spec.search import Parameter
 from tests.search_bench import Bench
 
 
@@ -83,3 +87,28 @@ def test_a_search_and_a_ramp_stand_in_one_report_but_not_in_one_csv(bench) -> No
     assert "tabular" in analysis.report.build("bowl", bench.root, "tex")
     with pytest.raises(UsageError, match="reports of their own"):
         analysis.report.build(["bowl", "ramps"], bench.root, "csv")
+
+
+def test_at_fixed_parameters_the_width_that_follows_from_the_depth_is_shown(bench) -> None:
+    split = (
+        "search.parameters=100000",
+        "search.per=all",
+        "grid.depth.blocks=[2, 8]",
+        "search.space={lr: {log_uniform: [1e-3, 1e-1]}}",
+    )
+    bench.run(*split, "grid.architecture=[plain]", "search.points=8", "search.remeasure.best=0")
+    text = analysis.report.build("bowl", bench.root)
+    heads = next(line.split() for line in text.splitlines() if line.startswith("point"))
+    row = next(line.split() for line in text.splitlines() if line.startswith("#"))
+    shown = dict(zip(heads, row, strict=False))
+    assert shown["width"] == {"2": "224", "8": "112"}[shown["blocks"]]
+    assert "Width: what gives about 100,000 parameters at that depth" in text
+    points = csv.DictReader(io.StringIO(analysis.report.build("bowl", bench.root, "csv")))
+    found = {(one["blocks"], one["width"], one["parameters"]) for one in points}
+    assert found == {("2", "224", "100352"), ("8", "112", "100352")}
+
+
+def test_why_points_were_pruned_that_did_not_diverge_is_counted(bench) -> None:
+    bench.run("search.objectives={tokens_to_loss: {target: 0.5}}", "search.points=3", "search.remeasure.best=0")
+    text = analysis.report.build("bowl", bench.root)
+    assert "tokens_to_loss not reached)" in " ".join(text.split())

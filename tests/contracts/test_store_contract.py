@@ -26,7 +26,8 @@ from keel_lab.store.heartbeat import Pulse
 from keel_lab.store.lease import hold, holder
 from keel_lab.store.remote import Remote
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 

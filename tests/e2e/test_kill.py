@@ -22,7 +22,8 @@ from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track.tracker import NullTracker
 from tests.toy_sweep import killable_sweep, outcome, sweep_of_a_killed_worker

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import signal
 import subprocess
@@ -11,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import optuna_dashboard
-
 from keel_lab.store.points import State
+from tests.dashboard import states
 from tests.search_bench import PRUNED, SEARCH, Bench, asked
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,30 +33,7 @@ def start(folder: Path, *words: str, sleep: str, text: str = SEARCH) -> subproce
 
 
 def in_dashboard(folder: Path) -> list[str]:
-    """The states of the trials that optuna-dashboard shows of the search."""
-    app = optuna_dashboard.wsgi(f"sqlite:///{folder / 'store' / 'optuna.db'}")
-    studies = _get(app, "/api/studies")["study_summaries"]
-    found = _get(app, f"/api/studies/{studies[0]['study_id']}?after=0")["trials"]
-    return [trial["state"] for trial in found]
-
-
-def _get(app, address: str) -> dict:
-    path, _, query = address.partition("?")
-    environ = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": path,
-        "QUERY_STRING": query,
-        "SERVER_NAME": "localhost",
-        "SERVER_PORT": "80",
-        "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(),
-        "CONTENT_LENGTH": "0",
-        "wsgi.errors": sys.stderr,
-    }
-    heads: list[str] = []
-    body = b"".join(app(environ, lambda status, headers, error=None: heads.append(status)))
-    assert heads[0].startswith("200"), (heads, body[:300])
-    return json.loads(body)
+    return states(f"sqlite:///{folder / 'store' / 'optuna.db'}")
 
 
 def test_watched_while_it_runs_killed_and_resumed_it_asks_the_same_points(tmp_path) -> None:

@@ -11,7 +11,7 @@ from keel_lab.architecture import CorpusFacts
 from keel_lab.plan import expand
 from keel_lab.plan.opening import OpenedSweep, changed
 from keel_lab.spec import load
-from keel_lab.store.sweeps import StoredSweep
+from keel_lab.store.stored_sweep import StoredSweep
 from trainers.catalogue import CATALOGUE
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"

@@ -182,9 +182,13 @@ def test_a_mirror_that_is_away_costs_nothing_and_is_made_up_later(bench, monkeyp
     journal = bench.folder / "away" / "journal.log"
     monkeypatch.setenv("KEEL_LAB_OPTUNA", f"journal:{journal}")
     assert bench.run().exit_code == 0
-    assert "the Optuna storage is not up to date" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"the Optuna storage at {journal} is not up to date: no such file or directory" in said
+    assert said.count("cannot be written: no such file or directory") == 1
+    assert said.count("the Optuna storage") == 2
     journal.parent.mkdir()
     bench.run("search.points=13")
+    assert f"optuna-dashboard {journal}" in capsys.readouterr().err
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     assert len(optuna.load_study(study_name="bowl: bowl 4 blocks", storage=storage).trials) == 13
 
@@ -206,3 +210,20 @@ def test_the_report_says_what_was_found_and_what_fresh_seeds_give(bench) -> None
     assert best["val_loss.again_low"] < best["val_loss.again"] < best["val_loss.again_high"]
     files = analysis.report.figures(["bowl"], bench.root, bench.folder / "drawn")
     assert [file.name for file in files] == ["search-bowl.png", "search-bowl.svg"]
+
+
+def test_mlflow_has_the_report_the_figure_and_the_best_as_found_and_measured_again(bench) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{bench.folder}/mlflow.db"
+    bench.run(tracking=uri)
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("bowl")
+    (summary,) = client.search_runs([experiment.experiment_id], "tags.kind = 'summary'")
+    names = {item.path for item in client.list_artifacts(summary.info.run_id)}
+    assert {"report.md", "search-bowl.png", "search-bowl.svg"} <= names
+    best = min((point for point in bench.points() if point.told), key=lambda point: point.told)
+    fresh = next(point for point in bench.points(fresh=True) if point.number == best.number)
+    assert summary.data.metrics["points"] == 12
+    assert summary.data.metrics["best_as_found/val_loss"] == pytest.approx(best.told[0])
+    assert summary.data.metrics["best_measured_again/val_loss"] == pytest.approx(fresh.told[0])

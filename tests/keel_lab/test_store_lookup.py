@@ -9,7 +9,8 @@ from keel_lab.plan.planned import Cell, PlannedTrial
 from keel_lab.settings import ModelSettings, RampSchedule, TrainSettings
 from keel_lab.store.lookup import find_trial
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.trial import Trial
 

@@ -7,7 +7,7 @@ import os
 import psycopg
 import pytest
 
-from benchmarks.postgres import running
+from benchmarks.postgres import PostgresServer
 from keel_lab.errors import UsageError
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.usable import refuse_unusable
@@ -16,9 +16,8 @@ from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A cluster of its own, on loopback."""
-    with running() as uri:
-        yield uri
+    with PostgresServer() as server:
+        yield server.url("postgres")
 
 
 def deliver(name, root, uri, **limits):

@@ -19,12 +19,13 @@ from tests.toy_sweep import toy_task, toy_trial
 LOCAL = ("--executor", "local")
 
 
-def test_kill_9_of_the_raylet_costs_what_was_in_flight_and_a_new_ray_goes_on(tmp_path, undisturbed):
+@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
+def test_kill_9_of_a_daemon_of_ray_costs_what_was_in_flight_and_a_new_ray_goes_on(tmp_path, undisturbed, process):
     sweep = DrivenSweep(tmp_path)
     driver = sweep.start("run", "toys.yaml", sleep=0.01, **SOON)
     sweep.wait_until(driver, lambda: sweep.finished >= 2 and sweep.begun > sweep.finished)
-    (raylet,) = [pid for pid in descendants(driver.pid) if program(pid).endswith("/raylet")]
-    os.kill(raylet, signal.SIGKILL)
+    (daemon,) = [pid for pid in descendants(driver.pid) if program(pid).endswith(f"/{process}")]
+    os.kill(daemon, signal.SIGKILL)
     _, said = sweep.end(driver)
     assert said.count("the local Ray has died") == 1
     assert "preempted: the local Ray died, and was started again; attempt 2 follows" in said
