@@ -10,11 +10,11 @@ from keel_lab.schedule.printed import printed_into
 def test_lines_are_kept_whole_and_a_progress_bar_once(capsys):
     log = io.StringIO()
     with printed_into(log):
-        print("one")
+        print("one")  # noqa: T201
         for percent in (0, 50, 100):
-            print(f"\r{percent} %", end="")
+            print(f"\r{percent} %", end="")  # noqa: T201
         log.write("a record of logging\n")
-        print("\nlast", end="")
+        print("\nlast", end="")  # noqa: T201
     assert log.getvalue() == "one\na record of logging\n100 %\nlast\n"
     out, err = capsys.readouterr()
     assert out == ""
@@ -25,8 +25,8 @@ def test_beyond_the_limit_it_is_counted(monkeypatch):
     monkeypatch.setattr(printed, "LIMIT", 8)
     log = io.StringIO()
     with printed_into(log):
-        print("12345")
-        print("67890")
+        print("12345")  # noqa: T201
+        print("67890")  # noqa: T201
     assert log.getvalue() == "12345\n67... and 4 more characters that were printed\n"
 
 

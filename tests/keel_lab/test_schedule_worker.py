@@ -265,7 +265,7 @@ def test_steps_must_come_one_by_one(root, tmp_path):
     session.step(Step(1, 3.0, 1e-4))
     with pytest.raises(ValueError, match="reported step 3, but step 2 is next"):
         session.step(Step(3, 3.0, 1e-4))
-    with pytest.raises(TypeError, match="reported loss '3.0' and lr 0.0001 at step 2: numbers are needed"):
+    with pytest.raises(TypeError, match=r"reported loss '3\.0' and lr 0\.0001 at step 2: numbers are needed"):
         session.step(Step(2, "3.0", 1e-4))
     with pytest.raises(RuntimeError, match="before the first step"):
         session.facts(unigram_entropy=1.0)
