@@ -180,7 +180,9 @@ def test_what_a_trainer_raises_is_a_failure_with_its_traceback_in_the_log(root, 
     trial = toy_trial(architecture)
     failure = worker.attempt(toy_task(trial, root), LocalMailbox())
     assert isinstance(failure, Failure)
-    assert (failure.kind, failure.message) == (kind, message)
+    said, _, place = failure.message.partition(" (toy_trainer.py:")
+    assert (failure.kind, said) == (kind, message)
+    assert bool(place) == (architecture != "toy_leaves")  # where the trainer raised it
     assert failure.node
     log = Trials(root).log(trial.id)
     assert "Traceback" in log
