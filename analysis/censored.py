@@ -62,6 +62,9 @@ def medians(low: Floats, high: Floats, weights: Integers) -> tuple[Floats, Float
         Lower and upper bounds of the rows' medians, each of shape (rows,), equal where the median is known exactly.
     """
     exact = low == high
+    if np.all(exact):  # what the product limit comes to then, to the bit, in less than half the time
+        found = _weighted_median(low, weights)
+        return found, found
     if np.all(exact | (high == np.inf)):
         return _product_limit(low, exact, weights)
     if np.all(exact | (low == 0.0)):  # censoring from the left mirrors that from the right

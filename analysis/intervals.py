@@ -89,7 +89,9 @@ def interval(readings: Sequence[Bounds], clusters: Sequence[int], *, paired: boo
     find = enclosing_medians if paired else medians
     lows, highs = find(low, high, counts[:, cluster_of])
     stretch = widening(number, repeats=number < len(readings))
-    return _widened(_tails(lows, probability), _tails(highs, probability), stretch, number)
+    of_lows = _tails(lows, probability)
+    of_highs = of_lows if highs is lows else _tails(highs, probability)
+    return _widened(of_lows, of_highs, stretch, number)
 
 
 def _widened(of_lows: Tails, of_highs: Tails, stretch: float, clusters: int) -> Interval | None:

@@ -4,6 +4,8 @@ Both hold the same runs. Ours are written by `Trials.commit`, as a worker does. 
 metrics that our tracker gives a run, without the points of curves, which search_runs does not read; they are inserted
 in bulk with MLflow's own table models, after one run that MLflow's client wrote, which they must equal in form.
 Every reading is a process of its own: nothing is cached in it. Both tables must be equal.
+
+    python benchmarks/stored_runs.py [runs]     # 10000; the second part of benchmarks/tracking.py alone
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -234,3 +237,16 @@ def _run(command: list[str]) -> str:
     if done.returncode:
         raise SystemExit(f"{command} failed:\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def main() -> None:
+    """Prints it."""
+    from keel_lab.track.writer import import_mlflow
+
+    import_mlflow()
+    with tempfile.TemporaryDirectory(prefix="kl") as name:
+        measure(int((*sys.argv[1:], "10000")[0]), Path(name), lambda text: print(text, flush=True))
+
+
+if __name__ == "__main__":
+    main()

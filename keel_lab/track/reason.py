@@ -65,6 +65,17 @@ _KNOWN = (
         r"^INTERNAL_ERROR: Response: ",
         "something answers there, but no MLflow server: correct --tracking or MLFLOW_TRACKING_URI",
     ),
+    _Known(r"NoSuchBucket", "the bucket of its artifacts does not exist: create it"),
+    _Known(
+        r"\((AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|403)\) when calling|Unable to locate credentials",
+        "the object store of its artifacts refuses our keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    _Known(
+        r"Could not connect to the endpoint URL",
+        "the object store of its artifacts does not answer: correct MLFLOW_S3_ENDPOINT_URL, or wait until it does",
+        hopeless=False,
+        waits=True,
+    ),
     _Known(
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "its certificate is not trusted: name the authority's file in MLFLOW_TRACKING_SERVER_CERT_PATH",

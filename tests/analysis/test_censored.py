@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import CensoredData, ecdf
 
-from analysis.censored import Bounds, enclosing_medians, median, medians
+from analysis.censored import Bounds, _product_limit, enclosing_medians, median, medians
 
 INF = math.inf
 
@@ -178,3 +178,16 @@ def test_points_that_stand_for_bounds():
     assert Bounds(0.0, 0.1).point == 0.1
     assert Bounds(0.01, 0.04).point == pytest.approx(0.02)
     assert Bounds(0.0, INF).point is None
+
+
+def test_exact_readings_have_the_product_limits_median_to_the_bit():
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        n = int(rng.integers(1, 12))
+        lrs = np.round(10 ** rng.uniform(-4, -1, n), int(rng.integers(3, 9))) + 1e-9  # with ties
+        weights = rng.integers(0, 4, (20, n))
+        weights[:, 0] += weights.sum(axis=1) == 0
+        lows, highs = medians(lrs, lrs, weights)
+        by_limit = _product_limit(lrs, np.ones(n, dtype=bool), weights)
+        assert lows.tobytes() == by_limit[0].tobytes() == by_limit[1].tobytes()
+        assert highs.tobytes() == lows.tobytes()

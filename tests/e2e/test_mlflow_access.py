@@ -136,7 +136,7 @@ def test_a_token_that_is_revoked_in_the_middle_stops_no_training(server, tmp_pat
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "right")
 
     def revoke(number):
-        if number == 30:  # some way into the first trial's delivery
+        if number == 12:  # some way into the first trial's delivery
             gate.token = "another"
 
     gate.fault = revoke
@@ -145,7 +145,7 @@ def test_a_token_that_is_revoked_in_the_middle_stops_no_training(server, tmp_pat
     assert ended.code == 0
     (sentence,) = [line for line in ended.err.splitlines() if "not delivered" in line]
     assert NOT_LET_IN in sentence
-    assert sentence.endswith(f"; `keel-lab sync revoked --tracking {gate.uri}` delivers them")
+    assert f"; `keel-lab sync revoked --tracking {gate.uri}` delivers " in sentence
     assert call(capsys, "sync", "revoked", "--tracking", gate.uri).code == 2
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "another")
     assert call(capsys, "sync", "revoked", "--tracking", gate.uri).code == 0

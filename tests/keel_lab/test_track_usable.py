@@ -188,6 +188,13 @@ def test_an_mlflow_that_has_no_such_experiment_is_one():
             True,
             False,
         ),
+        (
+            "Failed to upload /tmp/x/curve.parquet to lab/x: An error occurred (InvalidAccessKeyId) when calling the "
+            "PutObject operation: The AWS Access Key Id you provided does not exist in our records.",
+            "the object store of its artifacts refuses our keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            True,
+            False,
+        ),
         ("something new\nin two lines", "something new", False, False),
     ],
 )

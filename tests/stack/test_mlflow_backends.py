@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+import psycopg
 import pytest
 
 from benchmarks.postgres import PostgresServer
+from keel_lab.errors import UsageError
 from keel_lab.track.mlflow_tracker import MlflowTracker
+from keel_lab.track.usable import refuse_unusable
 from tests.mlflow_server import Cursor, Server, collapse, ramp, sweep_of
 
 
@@ -58,6 +61,26 @@ def test_a_wrong_password_is_one_sentence_without_it(postgres, tmp_path):
     assert "guessed" not in sentence
     assert sentence.startswith("2 runs and the summary were not delivered to postgresql://lab:***@127.0.0.1:")
     assert "\n" not in sentence
+    for broken, why in (
+        (wrong, "it does not accept this user and password: correct them in the URI"),
+        (f"{postgres}-not-there", "there is no such database: create it, or correct the URI"),
+    ):
+        with pytest.raises(UsageError, match=why) as refused:
+            refuse_unusable(broken, "refused")
+        assert "guessed" not in str(refused.value)
+
+
+def test_a_user_who_may_only_read_is_refused_before_anything_runs(postgres, tmp_path):
+    assert deliver("readable", tmp_path, postgres) == ()
+    refuse_unusable(postgres, "readable")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'reads'")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    reader = postgres.replace("lab:secret%20word", "reader:reads")
+    with pytest.raises(UsageError, match="it may not be written: allow it, or name another place"):
+        refuse_unusable(reader, "readable")
+    (sentence,) = deliver("readable", tmp_path, reader)
+    assert ": it may not be written: allow it, or name another place with --tracking" in sentence
 
 
 def test_a_server_that_asks_for_user_and_password(tmp_path, monkeypatch):
@@ -77,6 +100,8 @@ def test_a_server_that_asks_for_user_and_password(tmp_path, monkeypatch):
         assert_there("asked", server.uri)
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
         (sentence,) = deliver("asked", tmp_path, server.uri)
-        assert "not authenticated" in sentence
+        assert "it does not let us in (HTTP 401): set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME" in sentence
+        with pytest.raises(UsageError, match="it does not let us in"):
+            refuse_unusable(server.uri, "asked")
     finally:
         server.kill()
