@@ -109,6 +109,42 @@ print((time.perf_counter() - begin) / int(sys.argv[1]))
 """
 
 
+BARE = """
+import os, queue, sys, time
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+import ray
+
+ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", object_store_memory=100 * 2**20,
+         _temp_dir=sys.argv[4], num_cpus=int(sys.argv[3]))
+tasks, seconds = int(sys.argv[1]), float(sys.argv[2])
+@ray.remote(max_retries=0)
+def sleep(seconds):
+    time.sleep(seconds)
+
+ray.get([sleep.remote(0.1) for _ in range(2 * int(sys.argv[3]))])
+done, begun = queue.SimpleQueue(), 2 * int(sys.argv[3])
+begin = time.perf_counter()
+for _ in range(begun):
+    sleep.remote(seconds).future().add_done_callback(done.put)
+for _ in range(tasks):
+    done.get()
+    if begun < tasks:
+        begun += 1
+        sleep.remote(seconds).future().add_done_callback(done.put)
+print(time.perf_counter() - begin)
+"""
+
+
+def bare(tasks: int) -> float:
+    """Seconds that plain Ray tasks take which only sleep: the least that a scheduler on Ray can do."""
+    with tempfile.TemporaryDirectory(prefix="kl") as scratch:
+        called = [sys.executable, "-c", BARE, str(tasks), str(SLEEP), str(SLOTS), scratch]
+        done = subprocess.run(called, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"plain Ray failed:\n{done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])
+
+
 def tune(trials: int, how: str) -> float:
     """Seconds a trial of Ray Tune, over so many trials that do nothing."""
     with tempfile.TemporaryDirectory(prefix="kl") as scratch:
@@ -134,6 +170,9 @@ def measure_sweep(trials: int) -> None:
         ideal = count * SLEEP / SLOTS
         ratio = f"makespan {seconds:.1f} s, {seconds / ideal:.3f} of ideal"
         say(f"{count} trials of {SLEEP * 1000:.0f} ms on {SLOTS} slots: {ratio}")
+        few = min(trials, 1000)
+        floor = bare(few) / (few * SLEEP / SLOTS)
+        say(f"{few} plain Ray tasks that sleep as long and do nothing else: {floor:.3f} of ideal")
         say(f"the whole command: {run['wall']:.1f} s; peak memory of the driver {run['peak']:.0f} MB")
         for words in (("status", "nulls"), ("report", "nulls"), ("resume", "nulls", "--tracking", "off")):
             took = command(folder, *words)
