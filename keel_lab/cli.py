@@ -6,6 +6,7 @@ some trials failed, 2 usage or sweep file, 3 incomplete but resumable, 130/143 s
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -75,6 +76,7 @@ def console() -> NoReturn:
     Ends the process without the interpreter's own clean-up once all is written and closed: pyarrow's threads now and
     then abort it there (25.0.1, after reading Parquet: "terminate called without an active exception").
     """
+    _open_standard_streams()
     gc.set_threshold(100_000, 50, 50)  # a sweep of thousands is many small objects, none of them in a cycle
     code: object = 0
     try:
@@ -83,10 +85,18 @@ def console() -> NoReturn:
         code = end.code
     if isinstance(code, str):
         click.echo(code, err=True)
-    with suppress(BrokenPipeError):  # whoever read our output is gone
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # whoever read our output is gone, or there is no room for it, which was said
+            stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _open_standard_streams() -> None:
+    """Those that were closed before we began (`>&-`): else a file that we open would be written to by every print."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -122,6 +132,8 @@ def _told(error: Exception, words: Sequence[str]) -> tuple[str, int]:
         from keel_lab.commands.usage import usage_message
 
         return usage_message(error, words, MODULES), error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        return "standard output cannot be written: no space left; what was stored is stored", 1
     text = " ".join(str(error).split())[:300]
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{said}\nkeel-lab did not foresee this; the same command with --debug shows where it happened", 1

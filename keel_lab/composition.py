@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from keel_lab.plan.opening import OpenedSweep
     from keel_lab.plan.planned import Cell
     from keel_lab.result import TrialResult
-    from keel_lab.schedule.launch import LaunchOptions, Reporting
+    from keel_lab.schedule.finishing import Reporting
+    from keel_lab.schedule.launch import LaunchOptions
     from keel_lab.schedule.summary import RunSummary
     from keel_lab.spec.lr_choice import LrChoice
     from keel_lab.store.lookup import FoundTrial
@@ -100,7 +101,8 @@ def run_file(
 ) -> RunSummary:
     """See `keel_lab.run`."""
     from keel_lab.errors import UsageError
-    from keel_lab.schedule.launch import SIGNALLED, LaunchOptions
+    from keel_lab.schedule.finishing import SIGNALLED
+    from keel_lab.schedule.launch import LaunchOptions
     from keel_lab.store.root import resolve_root
 
     if executor not in EXECUTORS:
@@ -122,7 +124,7 @@ def run_file(
 def reporting(names: Sequence[str], root: Root, form: str) -> Reporting:
     """The report of stored sweeps; tables and figures are made when they are asked for."""
     import analysis.report as report_of
-    from keel_lab.schedule.launch import Reporting
+    from keel_lab.schedule.finishing import Reporting
 
     return Reporting(
         table=lambda: report_of.build(names, root, form),
@@ -136,7 +138,7 @@ def explain(found: FoundTrial, root: Root, sweep: str | None) -> Explanation:
     import analysis.explanation as explaining
 
     def replay(trial: Trial, result: TrialResult, window: Window, onset: int | None) -> Diagnostics:
-        from keel_lab.schedule.launch import say
+        from keel_lab.schedule.finishing import say
         from trainers.diagnosis import diagnose
 
         say(f"training {trial.id} again, {window.last} steps, to look inside (once)")
@@ -181,7 +183,7 @@ def probe(opened: OpenedSweep, root: Root, at: str) -> list[Probed]:
 
 def _flow(trial: Trial, root: Root, steps: Sequence[int], name: str) -> Flow:
     """The measurements from storage, or made and stored."""
-    from keel_lab.schedule.launch import say
+    from keel_lab.schedule.finishing import say
     from keel_lab.store import flows
     from trainers.gradient_flow import measure_flow
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from keel_lab import composition
 from keel_lab.plan.opening import OpenedSweep
-from keel_lab.schedule.launch import LaunchOptions, Reporting, launch
+from keel_lab.schedule.finishing import Reporting
+from keel_lab.schedule.launch import LaunchOptions, launch
 from keel_lab.store.points import Point, PointFiles
 from keel_lab.store.root import Root
 

@@ -99,7 +99,7 @@ def main() -> int:
     from keel_lab.schedule.progress import open_display
     from keel_lab.schedule.proposer import ListProposer
     from keel_lab.schedule.ray_executor import RayExecutor
-    from keel_lab.schedule.runner import run_sweep
+    from keel_lab.schedule.runner import SweepRun
     from keel_lab.track.tracker import NullTracker
 
     parser = argparse.ArgumentParser()
@@ -118,7 +118,7 @@ def main() -> int:
     try:
         with lease.hold(root, sweep.name) as held, Interrupts() as interrupts:
             proposer = ListProposer(sweep.trials)
-            summary = run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), interrupts, held)
+            summary = SweepRun(sweep, root, executor, NullTracker(), proposer, display, Budget(), interrupts).run(held)
     finally:
         display.close()
         executor.close()

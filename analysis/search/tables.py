@@ -37,7 +37,7 @@ def _best(search: Search) -> Table:
         ("point", *(one.name for one in search.parameters), *shape),
         tuple(Group(one.name, ("as found", _AGAIN)) for one in search.objectives),
         tuple(rows)
-        or (("none yet", *("-" for _ in range(len(search.parameters) + len(shape) + 2 * len(search.objectives)))),),
+        or ((_none(search), *("-" for _ in range(len(search.parameters) + len(shape) + 2 * len(search.objectives)))),),
         tuple(_notes(search)),
     )
 
@@ -48,12 +48,26 @@ def _notes(search: Search) -> list[str]:
     counts += [f"{search.count(State.PRUNED)} pruned{_why(search)}"] if search.count(State.PRUNED) else []
     counts += [f"{search.diverged} diverged"] if search.diverged else []
     counts += [f"{search.count(State.RUNNING)} not ended"] if search.count(State.RUNNING) else []
-    notes = ["; ".join(counts) + ".", *_meaning(search)]
+    notes = ["; ".join(counts) + ".", *_useless(search), *_meaning(search)]
     for name, end in dict.fromkeys(edge for best in search.best[:1] for edge in best.edges):
         notes.append(
             f"The best point stands at the {end} of {name}: the optimum may lie beyond; extend search.space.{name}."
         )
     return notes
+
+
+def _none(search: Search) -> str:
+    """In place of the best points."""
+    return "none yet" if len(search.points) < search.spec.points or search.count(State.RUNNING) else "none"
+
+
+def _useless(search: Search) -> list[str]:
+    """What to do where every point is in, and none can be told apart from another."""
+    if search.best or _none(search) == "none yet":
+        return []
+    sections = " and ".join(f"{name}.steps" for name in search.spec.sections)
+    remedy = f"those that did not learn need more {sections}"
+    return [f"No point came to a value; keel-lab status {search.sweep.stored.name} says of each trial why: {remedy}."]
 
 
 def _why(search: Search) -> str:

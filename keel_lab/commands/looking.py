@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keel_lab.commands.options import AS_JSON, FORMAT, NAME, NAMES, STORAGE, SWEEP, open_root
+from keel_lab.commands.completion import sweep_names
+from keel_lab.commands.options import AS_JSON, FORMAT, NAMES, STORAGE, SWEEP, open_root
+from keel_lab.errors import UsageError
 
 if TYPE_CHECKING:
-    from keel_lab.schedule.launch import Reporting
+    from keel_lab.schedule.finishing import Reporting
 
 
 @click.command()
-@NAME
+@click.argument("name", required=False, shell_complete=sweep_names)
 @click.option("--watch", is_flag=True, help="Follow it until it ends; with --json, an object a line and change.")
 @STORAGE
 @AS_JSON
 @click.pass_context
-def status(context: click.Context, /, name: str, watch: bool, storage: str | None, as_json: bool) -> None:
+def status(context: click.Context, /, name: str | None, watch: bool, storage: str | None, as_json: bool) -> None:
     """Show how far the stored sweep NAME is, cell by cell.
 
     With --watch it follows a sweep that runs in another terminal, and exits as the run does: 0 complete, 1 some trials
     failed, 3 incomplete.
     """
+    if name is None:
+        from keel_lab.store.sweeps import Sweeps
+
+        raise UsageError(Sweeps(open_root(storage)).which())
     if watch:
         from keel_lab.schedule.watching import watch as follow
 

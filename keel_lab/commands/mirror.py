@@ -46,9 +46,12 @@ def ui(name: str | None, tracking: str | None, storage: str | None, port: int | 
 
     Where tracking goes to a database, MLflow's server is started on loopback until Ctrl-C.
     """
+    from keel_lab.store.sweeps import Sweeps
     from keel_lab.track.showing import show
 
-    show(name, _uri(tracking, open_root(storage).uri), port, browser=browser)
+    root = open_root(storage)
+    stored = name is None or name in Sweeps(root).names()
+    show(name, _uri(tracking, root.uri), port, browser=browser, stored=stored)
 
 
 def _uri(tracking: str | None, root: str) -> str:

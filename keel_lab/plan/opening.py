@@ -88,7 +88,7 @@ def changed(before: StoredSweep | None, after: StoredSweep) -> str | None:
     )
     return (
         f"sweep {after.name} was defined otherwise before ({what}). That revision {before.revision} is kept, and "
-        f"{kept}; name=... keeps both apart"
+        f"{kept}; name=... keeps both apart, and the earlier file run again is the earlier sweep again"
     )
 
 

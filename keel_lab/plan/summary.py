@@ -8,6 +8,7 @@ from typing import Any
 
 from keel_lab.architecture import CorpusFacts
 from keel_lab.columns import aligned
+from keel_lab.counted import counted
 from keel_lab.plan.estimate import StepSeconds, makespan, seconds
 from keel_lab.plan.planned import Cell, Label, Plan, PlannedTrial, Role
 from keel_lab.settings import ALONE, SiblingSettings
@@ -94,14 +95,14 @@ class Summary:
     def text(self) -> str:
         """What `keel-lab plan` prints: plain text, aligned, without a trailing newline."""
         left = self.trials - self.done
-        duplicates = f"{_count(self.collapsed, 'duplicate')} collapsed" if self.collapsed else "no duplicates"
+        duplicates = f"{counted(self.collapsed, 'duplicate')} collapsed" if self.collapsed else "no duplicates"
         reused = f"{self.done:,} (reused from storage, not run again)" if self.done else "none"
         facts = [
             ("sweep", f"{self.name} (protocol {self.protocol})"),
-            ("trials", f"{self.trials:,} in {_count(len(self.cells), 'cell')}; {duplicates}"),
+            ("trials", f"{self.trials:,} in {counted(len(self.cells), 'cell')}; {duplicates}"),
             *([("siblings", self._siblings())] if self.references or self._forks() else []),
             ("already done", reused),
-            ("left to run", f"{_count(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
+            ("left to run", f"{counted(left, 'trial')}, {self.steps:,} steps, {self.tokens:,} tokens"),
             ("corpus", self._corpus()),
             ("estimated time", self._time(left)),
         ]
@@ -113,10 +114,10 @@ class Summary:
         return self.siblings.holds + 2 * self.siblings.reversibility
 
     def _siblings(self) -> str:
-        references = [f"{_count(self.references, 'reference')} of these"] if self.references else []
+        references = [f"{counted(self.references, 'reference')} of these"] if self.references else []
         forks = self._forks()
         return "; ".join(
-            [*references, *([f"after each ramp up to {_count(forks, 'fork')}, not counted here"] if forks else [])]
+            [*references, *([f"after each ramp up to {counted(forks, 'fork')}, not counted here"] if forks else [])]
         )
 
     def _corpus(self) -> str:
@@ -127,7 +128,7 @@ class Summary:
     def _time(self, left: int) -> str:
         if not left:
             return "nothing to run"
-        at_once = f"{_count(self.slots, 'trial')} at once"
+        at_once = f"{counted(self.slots, 'trial')} at once"
         if self.seconds is None:
             return "unknown (no step of these models was measured yet)"
         if self.unknown:
@@ -241,7 +242,3 @@ def _line(row: CellSummary, axes: Iterable[str]) -> list[str]:
         f"{row.tokens:,}",
         "unknown" if row.seconds is None else duration_text(row.seconds),
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

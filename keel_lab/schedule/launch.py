@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from keel_lab.architecture import Catalogue
 from keel_lab.curve import Curve
@@ -22,13 +21,13 @@ from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.deferred_executor import DeferredExecutor
 from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
+from keel_lab.schedule.finishing import Reporting, finish, say
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.progress import Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.settled import settled_results
 from keel_lab.schedule.summary import RunSummary
-from keel_lab.search import best
 from keel_lab.search.opening import mirror_of, refuse_other_search, searching
 from keel_lab.settings import Budget
 from keel_lab.store import lease
@@ -40,8 +39,6 @@ from keel_lab.track.destination import NO_URI_NOTE, OFF, tracking_uri
 from keel_lab.track.mlflow_tracker import MlflowTracker
 from keel_lab.track.tracker import NullTracker, Tracker
 from keel_lab.track.usable import refuse_unusable
-
-SIGNALLED = 128  # exit codes above it name a signal
 
 
 @dataclass(frozen=True)
@@ -65,21 +62,6 @@ class LaunchOptions:
     max_failures: int | None = None
     runtime_env: str | None = None
     progress: Mode = "auto"
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """What `analysis` brings in.
-
-    Attributes:
-        table: the report that is printed when the sweep ends.
-        markdown: the same for the tracker's summary.
-        figures: draws the sweep's figures and returns their files.
-    """
-
-    table: Callable[[], str]
-    markdown: Callable[[], str]
-    figures: Callable[[], Sequence[Path]]
 
 
 def launch(
@@ -133,7 +115,7 @@ def launch(
             mode: Mode = "lines" if piped else options.progress
             with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
                 try:
-                    summary = run_sweep(sweep, root, executor, tracker, proposer, display, budget, interrupts, held)
+                    summary = SweepRun(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
                 except StorageError as error:
                     raise _left(error, sweep, interrupts) from error
             if executor.is_open:
@@ -142,7 +124,7 @@ def launch(
             sweep = Sweeps(root).load(sweep.name)
             if said := mirror.close():
                 say(said)
-        _finish(summary, sweep, tracker, reporting, show)
+        finish(summary, sweep, tracker, reporting, show)
     return summary
 
 
@@ -165,11 +147,6 @@ def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Seq
     for trial_id in again:
         Trials(root).forget_attempts(trial_id)
     return [planned for planned in sweep.trials if planned.trial.id in again]
-
-
-def say(text: str) -> None:
-    """A line for the person at the terminal: to standard error, since standard output holds data."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _something_left(opened: OpenedSweep, root: Root) -> bool:
@@ -219,35 +196,3 @@ def _tracker(sweep: StoredSweep, root: Root, uri: str | None) -> Tracker:
 
     tracker.deliver_missing(load, stored)
     return tracker
-
-
-def _finish(
-    summary: RunSummary, sweep: StoredSweep, tracker: Tracker, reporting: Reporting, show: Callable[[str], None]
-) -> None:
-    """Shows the report and hands it to the tracker; what only a mirror lacks becomes a sentence."""
-    interrupted = summary.exit_code > SIGNALLED
-    if (summary.completed or summary.diverged) and not interrupted:  # who presses Ctrl-C wants the prompt
-        show(reporting.table())
-        figures = reporting.figures()
-        for figure in figures:
-            say(f"figure: {figure}")
-        if not isinstance(tracker, NullTracker):  # a report of thousands of cells takes seconds
-            facts = {"completed": summary.completed, "diverged": summary.diverged, "failed": summary.failed}
-            numbers = {name: float(value) for name, value in facts.items()} | best.facts(sweep)
-            tracker.summary(reporting.markdown(), figures, numbers)
-    undelivered = tracker.close()
-    for sentence in (*summary.warnings, *undelivered):
-        say(sentence)
-    where = tracker.where()
-    if where:
-        say(where)
-    for name, failure in summary.failures.items():
-        say(f"failed: {name}: {failure.kind}: {failure.message}")
-    if summary.skipped and "search" in sweep.spec:
-        say(f"{summary.skipped} cut by the pruner: not trained to their end")
-    elif summary.skipped:
-        say(f"{summary.skipped} skipped: a lower LR diverged (budget.skip_above_divergence); missing, not diverged")
-    if summary.left or summary.failures:
-        why = f" ({summary.reason})" if summary.reason else ""
-        left = summary.left + summary.failed
-        say(f"{left} trial{'s' * (left != 1)} left{why}; go on with: keel-lab resume {sweep.name}")

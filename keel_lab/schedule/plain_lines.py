@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from keel_lab.counted import counted
 from keel_lab.detect.verdict import Verdict
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Failure, TrialResult
@@ -29,7 +30,7 @@ class PlainLines:
         """See `Display.begin`."""
         self._standing.begin(trials, reused)
         done = f", {len(reused)} already done" if reused else ""
-        self._print(f"{len(trials)} trials{done}")
+        self._print(f"{counted(len(trials), 'trial')}{done}")
 
     def joined(self, planned: PlannedTrial) -> None:
         """See `Display.joined`."""

@@ -23,6 +23,7 @@ from keel_lab.schedule.ray_cluster import RayCluster, capacity, demand, refusal
 from keel_lab.schedule.ray_mailbox import DriverMailbox, beside_driver
 from keel_lab.schedule.ray_tasks import (
     NODE_LOST,
+    check_all,
     check_trial,
     failure_of,
     not_on,
@@ -35,7 +36,6 @@ from keel_lab.settings import Resources
 from keel_lab.trial import Trial
 
 SLOTS_EVERY = 1.0  # seconds between two questions of how large the cluster is; each is a request
-PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +61,11 @@ class RayExecutor:
                 without any CPU yet is taken for one that grows on demand.
         """
         self._resources = resources
-        self._stop = False
-        self._closed = False
+        self._stop = self._closed = False
         self._lost: deque[Finished] = deque()
         self._news: list[Progress] = []
-        self._avoided: set[str] = set()
         self._slots, self._slots_until = 1, 0.0
+        self._avoided: set[str] = set()
         self._halted: set[str] = set()
         self._hear: Callable[[Progress], Iterable[str]] = lambda news: ()
         self._cluster = RayCluster(address, runtime_env)
@@ -87,23 +86,7 @@ class RayExecutor:
 
     def preflight(self, trials: Sequence[Trial]) -> Sequence[str]:
         """See `Executor.preflight`. It runs on the workers: their imports are then paid for."""
-        import ray
-
-        left, problems = list(trials), []
-        for again in reversed(range(PREFLIGHTS)):
-            asked = [(trial, self._with(self._preflight, trial).remote(trial)) for trial in left]
-            left = []
-            for trial, ref in asked:
-                try:
-                    problem = ray.get(ref)
-                except ray.exceptions.RayError as error:
-                    problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
-                    if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
-                        left.append(trial)
-                        continue
-                if problem is not None:
-                    problems.append(problem)
-        return problems
+        return check_all(trials, lambda trial: self._with(self._preflight, trial).remote(trial))
 
     def submit(self, task: Task) -> None:
         """See `Executor.submit`."""
@@ -144,7 +127,7 @@ class RayExecutor:
             self._start_again()
             return self._lost.popleft()
         outcome = future.result() if error is None else error
-        if not attempt.node and not isinstance(outcome, TrialResult):
+        if not attempt.node and not isinstance(outcome, TrialResult):  # it may have said where it runs
             self._mailbox.catch_up(self._stop, frozenset(self._halted))
             self._take_news()
         return self._finished(attempt, outcome)
@@ -264,5 +247,5 @@ class RayExecutor:
     def _places(self, trial: Trial) -> dict[str, str] | None:
         """Not on a node that is avoided nor, while there are others, on one on which the trial has died."""
         died = self._attempts.died_on(trial.id)
-        others = self._cluster.nodes(but_for=self._avoided | died) if died else []
+        others = self._cluster.nodes(but_for=self._avoided | died) if died else ()
         return not_on(self._avoided | died if capacity(others, trial.resources) else self._avoided)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keel_lab.result import Failure, FailureKind, TrialResult
@@ -11,6 +11,7 @@ from keel_lab.schedule.limits import Limits, until_sigterm
 from keel_lab.schedule.ray_mailbox import RayMailbox
 from keel_lab.trial import Trial
 
+PREFLIGHTS = 3  # times that a trial is checked whose process dies of it
 NODE_LOST = "the node was lost"
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 
@@ -51,6 +52,27 @@ def check_trial(trial: Trial) -> str | None:
 
     limit_threads(trial.resources.cpus)
     return preflight(trial)
+
+
+def check_all(trials: Sequence[Trial], ask: Callable[[Trial], Any]) -> list[str]:
+    """What is wrong with the trials; `ask` starts `check_trial` on one."""
+    import ray
+
+    left, problems = list(trials), []
+    for again in reversed(range(PREFLIGHTS)):
+        asked = [(trial, ask(trial)) for trial in left]
+        left = []
+        for trial, ref in asked:
+            try:
+                problem = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                problem = f"{trial.architecture}, {trial.blocks} blocks: {failure_of(error, '').message}"
+                if again and not isinstance(error, ray.exceptions.RayTaskError):  # its process died, or its node
+                    left.append(trial)
+                    continue
+            if problem is not None:
+                problems.append(problem)
+    return problems
 
 
 def run_together(task: Task, mailbox: RayMailbox, selector: dict[str, str] | None) -> TrialResult | Failure:

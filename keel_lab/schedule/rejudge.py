@@ -170,7 +170,19 @@ def _text(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged])
     out = len(sweep.trials) - len(found)
     missing = f"; {out} have not finished: keel-lab resume {sweep.name}" if out else ""
     head = f"sweep {sweep.name}: {len(found)} of {len(sweep.trials)} trials judged anew by {DETECTOR}{missing}"
-    return "\n".join([head, f"before: {old}; now: {new}", "", aligned(rows), "", f"{changed} of {len(found)} changed"])
+    lines = [head, f"before: {old}; now: {new}", "", aligned(rows), "", f"{changed} of {len(found)} changed"]
+    return "\n".join([*lines, *_what_next(sweep, thresholds, found)])
+
+
+def _what_next(sweep: StoredSweep, thresholds: Thresholds, found: Sequence[Rejudged]) -> list[str]:
+    """How these verdicts become the sweep's own, where they are others."""
+    if thresholds == sweep.thresholds:
+        return []
+    old, new = sweep.thresholds.model_dump(), thresholds.model_dump()
+    words = " ".join(f"divergence.{key}={new[key]}" for key in new if new[key] != old[key])
+    cut = sum("curve_ends_at" in one.new.evidence for one in found)
+    more = f", and trains on the {cut} whose curve ends too early" if cut else ""
+    return [f"report and status keep the sweep's own thresholds; keel-lab run FILE {words} makes it these{more}"]
 
 
 def _changes(before: Thresholds, after: Thresholds) -> str:

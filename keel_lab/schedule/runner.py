@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from keel_lab.detect.verdict import Verdict
 from keel_lab.errors import UsageError
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import marks, with_forks
@@ -16,13 +14,12 @@ from keel_lab.result import Failure, FailureKind, Outcome, TrialResult
 from keel_lab.schedule.audience import Audience
 from keel_lab.schedule.cell_verdicts import CellVerdicts
 from keel_lab.schedule.executor import Executor, Finished, Progress, Task
+from keel_lab.schedule.failures import Failures
 from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.live_snapshot import LiveSnapshot
 from keel_lab.schedule.machine_load import wanted_every
-from keel_lab.schedule.node_health import IN_A_ROW, NodeHealth
 from keel_lab.schedule.progress import Display
 from keel_lab.schedule.proposer import Proposer
-from keel_lab.schedule.retries import Retries
 from keel_lab.schedule.settled import learn_by, settle, settled_results
 from keel_lab.schedule.shapes import one_of_each_shape
 from keel_lab.schedule.summary import RunSummary, summarise
@@ -38,18 +35,8 @@ from keel_lab.trial import Trial
 POLL = 0.2  # seconds
 
 
-def run_sweep(
-    sweep: StoredSweep,
-    root: Root,
-    executor: Executor,
-    tracker: Tracker,
-    proposer: Proposer,
-    display: Display,
-    budget: Budget,
-    interrupts: Interrupts,
-    held: Lease,
-) -> RunSummary:
-    """Runs what is not settled yet of a stored sweep, and writes its judgements.
+class SweepRun:
+    """Runs once what is not settled yet of a stored sweep, and writes its judgements.
 
     The executor, tracker and display stay open, except that a second interrupt closes the executor at once.
 
@@ -62,17 +49,7 @@ def run_sweep(
         display: shows them.
         budget: bounds on this run.
         interrupts: entered after the executor was opened.
-        held: the sweep's lease.
-
-    Raises:
-        UsageError: if the trainers refuse trials (all problems in one error); nothing was run then.
-        StorageError: if the storage fails the runner itself, or the lease was lost.
     """
-    return _Run(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
-
-
-class _Run:
-    """The state of one call of `run_sweep`."""
 
     def __init__(
         self,
@@ -95,15 +72,18 @@ class _Run:
         self._reused: frozenset[str] = frozenset()
         self._flight: dict[str, PlannedTrial] = {}
         self._heard: set[int] = set()  # news that were shown when they came
-        self._again: deque[tuple[PlannedTrial, Trial]] = deque()
-        self._retries = Retries()
         self._known: set[str] = set()
-        self._health = NodeHealth()
         self._sample_every = wanted_every()
-        self._given_up: dict[str, tuple[PlannedTrial, Failure]] = {}
+        self._failures = Failures(self._trials, executor, self._audience)
         self._reason = ""
 
     def run(self, held: Lease) -> RunSummary:
+        """Runs it, under the sweep's lease.
+
+        Raises:
+            UsageError: if the trainers refuse trials (all problems in one error); nothing was run then.
+            StorageError: if the storage fails the runner itself, or the lease was lost.
+        """
         self._interrupts.on_stop(self._executor.request_stop)
         self._executor.listen(self._hear)
         self._settled = settled_results(self._trials, self._sweep.trials, self._sweep.thresholds, self._sweep.siblings)
@@ -124,7 +104,7 @@ class _Run:
             self._sweep = self._sweep.with_points(points)
             self._cells = CellVerdicts(self._sweep, self._settled, Sweeps(self._root), self._trials, self._root)
         for judged in self._cells.finish():
-            self._beside(*judged)
+            self._audience.judged(judged[0], self._settled[judged[0].trial.id], judged[1])
         self._executor.listen(lambda news: ())  # it lives on, and need not keep all this alive
         return self._summary()
 
@@ -141,7 +121,7 @@ class _Run:
                 self._ended(done)
             judged = self._cells.next()
             if judged is not None:
-                self._beside(*judged)
+                self._audience.judged(judged[0], self._settled[judged[0].trial.id], judged[1])
 
     def _preflight(self) -> None:
         """Once per architecture and shape, and only for what is to run."""
@@ -151,11 +131,9 @@ class _Run:
             raise UsageError("\n".join(dict.fromkeys(problems)))
 
     def _look_for_stop(self) -> None:
-        if self._reason:
-            return
-        if self._interrupts.received is not None:
+        if self._interrupts.received is not None and not self._reason:
             self._stop(f"interrupted by {signal.Signals(self._interrupts.received).name}")
-        elif time.monotonic() >= self._deadline:
+        elif time.monotonic() >= self._deadline and not self._reason:
             self._stop(f"the wall time of {self._budget.wall_time:g} s is over")
 
     def _stop(self, reason: str) -> None:
@@ -168,22 +146,18 @@ class _Run:
         if self._budget.max_concurrent is not None:
             window = min(window, self._budget.max_concurrent)
         while not self._reason and len(self._flight) < window:
-            if self._again:
-                planned, trial = self._again.popleft()
-            else:
-                proposed = self._propose()
-                if proposed is None:
-                    return
-                planned, trial = proposed, proposed.trial
-            self._submit(planned, trial)
+            again = self._failures.next()
+            planned = self._propose() if again is None else again[0]
+            if planned is None:
+                return
+            self._submit(planned, planned.trial if again is None else again[1])
 
     def _propose(self) -> PlannedTrial | None:
         """The next trial that has to run; those that are settled are passed on at once."""
         while True:
-            used = len(self._settled) - len(self._reused) + len(self._flight) + len(self._given_up)
-            if self._budget.trials is not None and used >= self._budget.trials:
-                return None
-            planned = self._proposer.ask()
+            used = len(self._settled) - len(self._reused) + len(self._flight) + len(self._failures.given_up)
+            over = self._budget.trials is not None and used >= self._budget.trials
+            planned = None if over else self._proposer.ask()
             if planned is None:
                 return None
             settled = self._settled.get(planned.trial.id) or self._found(planned)
@@ -242,10 +216,11 @@ class _Run:
     def _ended(self, done: Finished) -> None:
         planned = self._flight.pop(done.task.trial.id)
         if done.result is None:
-            self._failed(planned, done)
-        elif done.result.outcome is not Outcome.STOPPED:
-            result = done.result
-            self._health.ended_well(done.node)
+            if self._failures.is_final(planned, done, stopping=bool(self._reason)):
+                assert done.failure is not None
+                self._give_up(planned, done.failure)
+        elif (result := done.result).outcome is not Outcome.STOPPED:
+            self._failures.ended_well(done.node)
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)
@@ -253,45 +228,22 @@ class _Run:
         elif self._proposer.stopped(planned):
             self._audience.cut(planned)
 
-    def _beside(self, planned: PlannedTrial, verdict: Verdict) -> None:
-        self._audience.judged(planned, self._settled[planned.trial.id], verdict)
-
-    def _failed(self, planned: PlannedTrial, done: Finished) -> None:
-        failure, trial = done.failure, done.task.trial
-        assert failure is not None
-        if not failure.final and self._health.died(done.node, trial.id) and self._executor.avoid(done.node):
-            self._audience.note(
-                f"{IN_A_ROW} trials in a row died on {failure.node or done.node}: it is set aside, the others go on"
-            )
-        number = self._trials.add_attempt(trial.id, failure)
-        again = self._retries.after(trial, failure, self._trials.checkpoint_step(trial.id))
-        if self._reason:
-            return  # left for resume
-        if again is None:
-            self._give_up(planned, failure)
-        else:
-            self._again.append((planned, again))
-            self._audience.retried(planned, failure, number + 1)
-
     def _give_up(self, planned: PlannedTrial, failure: Failure) -> None:
-        self._given_up[planned.trial.id] = (planned, failure)
+        self._failures.give_up(planned, failure)
         self._proposer.failed(planned)
-        self._audience.failed(planned, failure)
-        most = self._budget.max_failures
-        if most is not None and len(self._given_up) >= most and not self._reason:
+        given_up, most = len(self._failures.given_up), self._budget.max_failures
+        if most is not None and given_up >= most and not self._reason:
             self._stop(f"{most} trial{'s have' if most > 1 else ' has'} failed, as many as budget.max_failures allows")
 
     def _summary(self) -> RunSummary:
-        reason = self._reason
-        if not reason and self._budget.trials is not None:
-            reason = f"the budget of {self._budget.trials} trials is used up"
+        used_up = "" if self._budget.trials is None else f"the budget of {self._budget.trials} trials is used up"
         return summarise(
             self._sweep,
             self._settled,
-            self._given_up,
+            self._failures.given_up,
             reused=len(self._reused),
             skip_above=self._budget.skip_above_divergence,
-            reason=reason,
+            reason=self._reason or used_up,
             signalled=self._interrupts.exit_code,
             warnings=tuple(self._audience.warnings.values()),
             unasked=self._proposer.left(),

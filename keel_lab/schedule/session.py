@@ -108,6 +108,11 @@ class Session:
             return False
         if step.step != len(self._curve) + 1:
             raise ValueError(f"the trainer reported step {step.step}, but step {len(self._curve) + 1} is next")
+        try:
+            math.isfinite(step.loss), math.isfinite(step.lr)
+        except TypeError:
+            said = f"loss {step.loss!r} and lr {step.lr!r} at step {step.step}"
+            raise TypeError(f"the trainer reported {said}: numbers are needed") from None
         now = time.perf_counter()
         self._curve.append(step, seconds if seconds == seconds else now - self._clock)
         self._clock = now

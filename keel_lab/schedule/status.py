@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from keel_lab.columns import aligned
+from keel_lab.counted import counted
 from keel_lab.plan.planned import PlannedTrial
 from keel_lab.plan.siblings import with_forks
 from keel_lab.plan.skipping import above_divergence
@@ -138,9 +139,13 @@ def status_text(status: Mapping[str, Any], room: int | None = None) -> str:
     lines += map(_line, rows[:room])
     more = f"\nand {len(rows) - room} more" if room is not None and len(rows) > room else ""
     hint = "" if status["complete"] or driver else f"\ngo on with: keel-lab resume {status['name']}"
+    failed = next((row["name"] for row in rows if row["state"] == FAILED), None)
+    hint += f"\nwhy it failed: keel-lab logs {status['name']}/{failed}" if failed else ""
+    held = any(row.get("step", 0) > row["steps"] for row in rows)
+    hint += "\nsteps beyond the schedule's: it held its last LR until it was settled" if held else ""
     points = status.get("points")
     asked = f"{points['asked']} of {points['of']} points asked; " if points else ""
-    head = f"sweep {status['name']}: {asked}{status['trials']} trials: {states}; {who}"
+    head = f"sweep {status['name']}: {asked}{counted(status['trials'], 'trial')}: {states}; {who}"
     return f"{head}\n\n{aligned(lines, right={2, 3})}{more}{hint}"
 
 

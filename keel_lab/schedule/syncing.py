@@ -18,7 +18,7 @@ from keel_lab.plan.siblings import with_forks
 from keel_lab.result import Outcome, TrialResult
 from keel_lab.schedule.cell_verdicts import told_worse
 from keel_lab.schedule.delivery import DeliveryCursor
-from keel_lab.schedule.launch import Reporting
+from keel_lab.schedule.finishing import Reporting
 from keel_lab.schedule.settled import settled_results
 from keel_lab.search import best
 from keel_lab.store import lease

@@ -1,4 +1,4 @@
-"""The log of one attempt: Python logging and warnings of the run, appended to the trial's log in storage."""
+"""The log of one attempt: Python logging, warnings and prints of the run, appended to the trial's log in storage."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from keel_lab.schedule.executor import Task
+from keel_lab.schedule.printed import printed_into
 from keel_lab.store.root import StorageError
 from keel_lab.store.trials import Trials
 
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def trial_log(task: Task, trials: Trials) -> Iterator[None]:
-    """Collects what is logged and warned inside, from INFO on, and stores it at the end, however that comes."""
+    """Collects what is logged (from INFO on), warned and printed inside; stores it at the end, however that comes."""
     text = io.StringIO()
     when = time.strftime("%Y-%m-%d %H:%M:%S %z")
     text.write(f"--- attempt {task.attempt} at {when} on {socket.gethostname()}, process {os.getpid()}\n")
@@ -32,7 +33,7 @@ def trial_log(task: Task, trials: Trials) -> Iterator[None]:
     root.addHandler(handler)
     root.setLevel(min(level, logging.INFO) if level else logging.INFO)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), printed_into(text):
             warnings.showwarning = _log_warning
             yield
     finally:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from keel_lab.counted import counted
 from keel_lab.errors import UsageError
 from keel_lab.plan.opening import OpenedSweep
 from keel_lab.schedule import worker
@@ -30,11 +31,11 @@ def checked(opened: OpenedSweep) -> OpenedSweep:
 def sentence(file: str, opened: OpenedSweep) -> str:
     """`sweeps/table1.yaml: valid: sweep table1, 60 trials in 12 cells`."""
     if opened.points is not None:
-        searches = _count(len(opened.points.cells), "search").replace("searchs", "searches")
+        searches = counted(len(opened.points.cells), "search")
         return f"{file}: valid: sweep {opened.spec.name}, {searches} of {opened.points.search.points} points"
     trials = opened.plan.trials
     cells = len({planned.cell for planned in trials})
-    return f"{file}: valid: sweep {opened.spec.name}, {_count(len(trials), 'trial')} in {_count(cells, 'cell')}"
+    return f"{file}: valid: sweep {opened.spec.name}, {counted(len(trials), 'trial')} in {counted(cells, 'cell')}"
 
 
 def report(file: str, open_sweep: Callable[[], OpenedSweep]) -> tuple[str, int]:
@@ -49,7 +50,3 @@ def report(file: str, open_sweep: Callable[[], OpenedSweep]) -> tuple[str, int]:
     trials = opened.plan.trials
     content |= {"name": opened.spec.name, "trials": len(trials), "cells": len({one.cell for one in trials})}
     return json.dumps(content, indent=2), 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

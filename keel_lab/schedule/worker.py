@@ -6,8 +6,11 @@ import importlib
 import logging
 import os
 import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from keel_lab.errors import KeelLabError, UsageError
@@ -151,4 +154,16 @@ def _kind(error: BaseException) -> FailureKind:
 
 def _sentence(error: BaseException) -> str:
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:300]
+    return f"{type(error).__name__}: {text}"[:300] + _place(error)
+
+
+def _place(error: BaseException) -> str:
+    """Where a trainer of the user's own raised it; the whole traceback is in the trial's log."""
+    frames = [
+        f" ({Path(frame.f_code.co_filename).name}:{number})"
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not Path(frame.f_code.co_filename).is_relative_to(sys.prefix)
+        and not Path(frame.f_code.co_filename).is_relative_to(Path(os.__file__).parent)
+        and str(frame.f_globals.get("__name__")).split(".")[0] not in ("keel_lab", "trainers")
+    ]
+    return frames[-1] if frames else ""

@@ -68,7 +68,7 @@ class Mirror:
         self._wake.set()
         self._thread.join(PATIENCE)
         if self.current:
-            return f"optuna-dashboard {shlex.quote(self._place)}"
+            return f"Optuna: optuna-dashboard {shlex.quote(self._place)} shows the search"
         reason = "no answer in time" if self._thread.is_alive() else self._away
         remedy = f"keel-lab sync {self._sweep} makes up for it"
         return f"the Optuna storage at {self._place} is not up to date: {reason}; {remedy}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from keel_lab.errors import KeelLabError, UsageError
 from keel_lab.track.destination import shown
-from keel_lab.track.reason import reason
+from keel_lab.track.reason import ELSEWHERE, reason
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -82,17 +82,12 @@ def close_storage(storage: Any) -> None:
 
 
 def why(error: BaseException, url: str) -> str:
-    """Why a storage does not do as asked, in some words of a sentence."""
+    """Why a storage does not do as asked and what to do about it, in some words of a sentence."""
     from optuna.exceptions import StorageInternalError
 
     while isinstance(error, StorageInternalError) and error.__cause__ is not None:
         error = error.__cause__  # its own message says nothing
-    if isinstance(error, ImportError):
-        return f"no driver for it is installed ({reason(error, url)}); for PostgreSQL: pip install 'keel-lab[postgres]'"
-    said = reason(error, url)
-    if re.search(r'database "[^"]*" does not exist', str(error)):
-        return f"{said}; createdb makes it"
-    return said
+    return reason(error, url).replace(ELSEWHERE, f"name another place with {VARIABLE}")
 
 
 def _refuse_anothers_tables(parts: URL, connect: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ MEANINGS: Mapping[str, str] = {
     "options",
     "search.rungs": "how many times on its way a trial's loss is noted, and may be pruned",
     "search.points": "how many points each search asks",
-    "search.remeasure": "so many of the best points are trained again, with so many fresh seeds",
+    "search.remeasure": "so many of the best points are trained again, with so many fresh seeds; off for none",
     "search.warm_start": "points to begin with: as given, or the best of another sweep: {from: SWEEP, best: 5}",
     "search.parameters": "the width follows from the depth, so that the model has about so many parameters",
     "siblings": "the runs beside each ramp that its verdict is judged with",

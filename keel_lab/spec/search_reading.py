@@ -126,6 +126,8 @@ class SearchReader:
         node = self._given("remeasure")
         if node is None:
             return Remeasure()
+        if node.value in (False, "off"):  # YAML reads a bare off as false
+            return Remeasure(best=0)
         found = self._whole_numbers(node, "remeasure", ("best", "seeds"), least=0)
         return Remeasure(**found)
 

@@ -30,7 +30,7 @@ def _key(key: str) -> Schema:
         case "objectives":
             return {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1}, _objectives()]}
         case "remeasure":
-            return _counts("best", "seeds")
+            return {"anyOf": [_counts("best", "seeds"), {"enum": ["off", False]}]}
     return {"type": ["object", "null"]}
 
 

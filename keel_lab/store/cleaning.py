@@ -29,6 +29,7 @@ class Cleaned:
         trials: finished trials that had something to delete.
         bytes: of all files.
         unfinished: trials without a result, which were left alone.
+        kept: files of finished trials that stay.
     """
 
     trials: int
@@ -36,12 +37,15 @@ class Cleaned:
     bytes: int
     unfinished: int
     dry_run: bool
+    kept: int = 0
 
     def text(self) -> str:
         """A line."""
         doing = "would delete" if self.dry_run else "deleted"
         left = f"; {self.unfinished} unfinished left alone" if self.unfinished else ""
-        return f"{doing} {self.files:,} files, {self.bytes / 2**20:,.1f} MiB, of {self.trials:,} finished trials{left}"
+        kept = f"; {self.kept:,} checkpoint files of finished trials stay (--keep none)" if self.kept else ""
+        what = f"{self.files:,} files, {self.bytes / 2**20:,.1f} MiB, of {self.trials:,} finished trials"
+        return f"{doing} {what}{kept}{left}"
 
     def to_json(self) -> dict[str, int | bool]:
         """JSON-ready."""
@@ -66,16 +70,17 @@ def clean(root: Root, keep: Keep, *, dry_run: bool) -> Cleaned:
     trial_ids = list(filter(is_name, root.list("trials")))
     finished = Trials(root).results(trial_ids)
     best = best_trials(root, finished) if keep == "best" else frozenset()
-    trials = files = size = 0
+    trials = files = size = kept = 0
     for trial_id in finished:
         spared = keep == "last" or trial_id in best
         paths = list(_paths(root, trial_id, _FOR_FORKS if spared else _ALL))
+        kept += len(list(_paths(root, trial_id, ("checkpoints",)))) if spared else 0
         sizes = root.stats(paths)
         trials, files = trials + bool(sizes), files + len(sizes)
         size += sum(stat.size for stat in sizes.values())
         for path in [] if dry_run else paths:
             root.delete(path)
-    return Cleaned(trials, files, size, len(trial_ids) - len(finished), dry_run)
+    return Cleaned(trials, files, size, len(trial_ids) - len(finished), dry_run, kept)
 
 
 def _paths(root: Root, trial_id: str, folders: Iterable[str]) -> Iterator[str]:

@@ -91,6 +91,14 @@ class Sweeps:
         """The names of all stored sweeps, sorted."""
         return [name for name in self._root.list("sweeps") if self._root.exists(f"sweeps/{name}/sweep.json")]
 
+    def which(self) -> str:
+        """The sentence for who names no sweep: those that there are."""
+        names = self.names()
+        there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        if not names:
+            return f"{self._root} holds no sweep; run a sweep file, or name another --storage"
+        return f"which sweep? {self._root} holds {there}; name one of them"
+
     @staticmethod
     def difference(old_spec: Mapping[str, Any], new_spec: Mapping[str, Any]) -> list[str]:
         """What changed from one spec to another, a key a line: `ramp.peak_lr: 0.1 -> 0.2`."""

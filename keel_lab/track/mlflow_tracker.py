@@ -162,7 +162,9 @@ class MlflowTracker:
         """See `Tracker.where`."""
         command = ui_command(self.uri)
         url = experiment_url(self.uri, self._writer.experiment_id) if self._writer.experiment_id else shown(self.uri)
-        return f"MLflow: {url}" if command is None else f"MLflow: {command}, then {url}"
+        if command is None:
+            return f"MLflow: {url}"
+        return f"MLflow: keel-lab ui {self._name} shows it; without keel-lab: {command}, then {url}"
 
     def close(self) -> Sequence[str]:
         """See `Tracker.close`. Waits up to `patience` while the server answers and `grace` while it does not."""

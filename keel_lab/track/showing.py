@@ -25,7 +25,7 @@ HOST, PORT = "127.0.0.1", 5000
 PATIENCE = 120.0  # seconds that MLflow's server may take to answer: it migrates a new database first
 
 
-def show(name: str | None, uri: str, port: int | None, *, browser: bool) -> None:
+def show(name: str | None, uri: str, port: int | None, *, browser: bool, stored: bool = True) -> None:
     """Prints the address of a sweep's charts, or of MLflow itself, and opens it.
 
     For a database it starts MLflow's server, and returns when that ends or Ctrl-C comes.
@@ -35,12 +35,13 @@ def show(name: str | None, uri: str, port: int | None, *, browser: bool) -> None
         uri: as from `destination.tracking_uri`.
         port: of our server; None for the usual or a free one.
         browser: whether to open one.
+        stored: whether storage has the sweep, from which it could be delivered.
 
     Raises:
         UsageError: if the sweep is not there, or the port is taken.
         KeelLabError: if MLflow cannot be reached, or its server does not start.
     """
-    experiment = None if name is None else _experiment(name, uri)
+    experiment = None if name is None else _experiment(name, uri, stored)
     if ui_command(uri) is None:
         _present(shown(uri) if experiment is None else experiment_url(uri, experiment), browser)
         return
@@ -52,10 +53,10 @@ def show(name: str | None, uri: str, port: int | None, *, browser: bool) -> None
             server.wait()
 
 
-def _experiment(name: str, uri: str) -> str:
+def _experiment(name: str, uri: str, stored: bool) -> str:
     """The id of the sweep's experiment."""
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
-        raise UsageError(_not_there(name, uri))
+        raise UsageError(_not_there(name, uri, stored))
     try:
         import_mlflow(uri)
         from mlflow.tracking import MlflowClient
@@ -66,12 +67,13 @@ def _experiment(name: str, uri: str) -> str:
         question = "" if why.hopeless else "; is it up?"
         raise KeelLabError(f"MLflow at {shown(uri)} cannot be read: {why.text}{question}") from error
     if found is None or found.lifecycle_stage == "deleted":
-        raise UsageError(_not_there(name, uri))
+        raise UsageError(_not_there(name, uri, stored))
     return str(found.experiment_id)
 
 
-def _not_there(name: str, uri: str) -> str:
-    return f"sweep {name!r} is not in MLflow at {shown(uri)}; `keel-lab sync {name}` delivers it if it is in storage"
+def _not_there(name: str, uri: str, stored: bool) -> str:
+    remedy = f"`keel-lab sync {name}` delivers it" if stored else "nor is it in storage: run it, or name its --storage"
+    return f"sweep {name!r} is not in MLflow at {shown(uri)}; {remedy}"
 
 
 def _free_port(asked: int | None) -> int:

@@ -56,6 +56,14 @@ def test_a_best_point_at_the_end_of_its_range_is_said_to_be_there(bench) -> None
     assert "extend search.space.lr" in text
 
 
+def test_where_every_point_is_in_and_none_came_to_a_value_it_is_said(bench) -> None:
+    bench.run("search.space={lr: {log_uniform: [0.2, 0.9]}}", "search.points=2", "search.remeasure=off")
+    text = " ".join(analysis.report.build("bowl", bench.root).split())
+    assert "none yet" not in text
+    assert "No point came to a value; keel-lab status bowl says of each trial why" in text
+    assert "more schedule.steps" in text
+
+
 def test_two_objectives_give_a_front_a_map_and_no_rank_by_max_lr_alone(bench) -> None:
     bench.run("search.objectives=[val_loss, max_lr]", "search.points=14")
     text = analysis.report.build("bowl", bench.root, "md")

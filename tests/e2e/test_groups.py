@@ -12,7 +12,7 @@ from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.ray_executor import RayExecutor
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.settings import Budget, GridSchedule, ModelSettings, Resources, TrainSettings
 from keel_lab.store import lease
 from keel_lab.store.root import Root
@@ -69,7 +69,7 @@ def ran(root, tmp_path_factory):
 def run(sweep, root, executor, budget):
     display, proposer = PlainLines(sys.stderr), ListProposer(sweep.trials)
     with lease.hold(root, sweep.name) as held:
-        return run_sweep(sweep, root, executor, NullTracker(), proposer, display, budget, Interrupts(), held)
+        return SweepRun(sweep, root, executor, NullTracker(), proposer, display, budget, Interrupts()).run(held)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.summary import RunSummary
 from keel_lab.settings import Budget
 from keel_lab.store import lease
@@ -100,7 +100,7 @@ def run_here(sweep: StoredSweep, root: Root) -> RunSummary:
     """Runs what is left of a sweep in this process, which needs no Ray to start."""
     executor, display, proposer = LocalExecutor(), PlainLines(sys.stderr), ListProposer(sweep.trials)
     with lease.hold(root, sweep.name) as held:
-        return run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts(), held)
+        return SweepRun(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts()).run(held)
 
 
 @pytest.fixture(scope="module")

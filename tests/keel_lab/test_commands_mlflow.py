@@ -151,7 +151,7 @@ def test_ui_says_what_is_wrong(folder, capsys):
     missing = call(capsys, "ui", "toy", "--no-browser")
     assert missing.code == 2
     assert "sweep 'toy' is not in MLflow" in missing.err
-    assert "keel-lab sync toy" in missing.err
+    assert "nor is it in storage: run it, or name its --storage" in missing.err
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,11 @@ def test_a_curve_that_ends_too_early_is_undecided_and_says_where_it_ends(folder)
     assert "diverged (collapse) at step 101, Max LR 0.003162" in text
     assert "before: confirm_samples 20; now: confirm_samples 50" in text
     assert "2 of 3 trials judged anew by streaming-2; 1 have not finished: keel-lab resume toys" in text
-    assert text.splitlines()[-1] == "1 of 2 changed"
+    assert text.splitlines()[-2:] == [
+        "1 of 2 changed",
+        "report and status keep the sweep's own thresholds; keel-lab run FILE divergence.confirm_samples=50 makes it "
+        "these, and trains on the 1 whose curve ends too early",
+    ]
 
 
 def test_the_same_again_gives_the_same_bytes_and_old_judgements_stay(folder):
@@ -140,7 +145,7 @@ def test_a_judgement_of_a_curve_that_has_gone_on_since_no_longer_speaks(folder):
     sweeps, trials = Sweeps(root), Trials(root)
     longer = Thresholds(**{**THRESHOLDS.model_dump(), "confirm_samples": 50})
     sweep = sweeps.load("toys")
-    sweeps.save(type(sweep)(**{**sweep.__dict__, "thresholds": longer}))
+    sweeps.save(replace(sweep, thresholds=longer))
     lost = sweep.trials[0].trial.id
     curve, result = trials.curve(lost), trials.result(lost)
     for number in range(len(curve) + 1, 181):

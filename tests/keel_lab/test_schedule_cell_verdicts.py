@@ -16,7 +16,7 @@ from keel_lab.schedule.live_snapshot import read_snapshot
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.status import describe_status
 from keel_lab.settings import Budget, SiblingSettings
 from keel_lab.store import lease
@@ -50,7 +50,7 @@ def go(root):
         proposer = ListProposer(sweep.trials, sweep.siblings)
         with lease.hold(root, sweep.name) as held:
             executor, display = executor or LocalExecutor(), PlainLines(lines)
-            run_sweep(sweep, root, executor, tracker, proposer, display, Budget(**budget), Interrupts(), held)
+            SweepRun(sweep, root, executor, tracker, proposer, display, Budget(**budget), Interrupts()).run(held)
         return lines.getvalue().splitlines(), tracker.told
 
     return run

@@ -18,7 +18,7 @@ from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.settings import Budget
 from keel_lab.store import lease
 from keel_lab.store.root import Root
@@ -99,7 +99,7 @@ def root(tmp_path, monkeypatch):
 def go(root):
     def run(sweep, executor=None, *, tracker=None, display=None, interrupts=None, proposer=None, **budget):
         with lease.hold(root, sweep.name) as held:
-            return run_sweep(
+            return SweepRun(
                 sweep,
                 root,
                 executor or Scripted(),
@@ -108,8 +108,7 @@ def go(root):
                 display or PlainLines(io.StringIO()),
                 Budget(**budget),
                 interrupts or Interrupts(),
-                held,
-            )
+            ).run(held)
 
     return run
 

@@ -22,7 +22,7 @@ from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
 from keel_lab.schedule.rejudge import describe_rejudgement
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.settings import Budget, ForkSchedule, SiblingSettings
 from keel_lab.store import lease
 from keel_lab.store.lookup import find_trial
@@ -62,7 +62,7 @@ def go(root):
         Sweeps(root).save(sweep)
         executor = Noting()
         with lease.hold(root, sweep.name) as held:
-            summary = run_sweep(
+            summary = SweepRun(
                 sweep,
                 root,
                 executor,
@@ -71,8 +71,7 @@ def go(root):
                 PlainLines(io.StringIO()),
                 Budget(**budget),
                 Interrupts(),
-                held,
-            )
+            ).run(held)
         return summary, executor.order
 
     return run

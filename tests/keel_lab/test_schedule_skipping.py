@@ -13,7 +13,7 @@ from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.status import describe_status
 from keel_lab.settings import Budget, GridSchedule
 from keel_lab.store import lease
@@ -49,7 +49,7 @@ def go(sweep, root, *, skip=True):
         proposer = ListProposer(sweep.trials, skip_above=skip)
         display, budget = PlainLines(io.StringIO()), Budget(skip_above_divergence=skip)
         executor, tracker = LocalExecutor(), NullTracker()
-        return run_sweep(sweep, root, executor, tracker, proposer, display, budget, Interrupts(), held)
+        return SweepRun(sweep, root, executor, tracker, proposer, display, budget, Interrupts()).run(held)
 
 
 def test_higher_rates_are_skipped_and_count_as_neither_left_nor_diverged(sweep, root):

@@ -180,7 +180,9 @@ def test_what_a_trainer_raises_is_a_failure_with_its_traceback_in_the_log(root, 
     trial = toy_trial(architecture)
     failure = worker.attempt(toy_task(trial, root), LocalMailbox())
     assert isinstance(failure, Failure)
-    assert (failure.kind, failure.message) == (kind, message)
+    said, _, place = failure.message.partition(" (toy_trainer.py:")
+    assert (failure.kind, said) == (kind, message)
+    assert bool(place) == (architecture != "toy_leaves")  # where the trainer raised it
     assert failure.node
     log = Trials(root).log(trial.id)
     assert "Traceback" in log
@@ -265,6 +267,8 @@ def test_steps_must_come_one_by_one(root, tmp_path):
     session.step(Step(1, 3.0, 1e-4))
     with pytest.raises(ValueError, match="reported step 3, but step 2 is next"):
         session.step(Step(3, 3.0, 1e-4))
+    with pytest.raises(TypeError, match=r"reported loss '3\.0' and lr 0\.0001 at step 2: numbers are needed"):
+        session.step(Step(2, "3.0", 1e-4))
     with pytest.raises(RuntimeError, match="before the first step"):
         session.facts(unigram_entropy=1.0)
 

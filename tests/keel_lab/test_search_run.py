@@ -103,7 +103,7 @@ def test_points_that_are_in_storage_cost_nothing(bench) -> None:
 def test_a_search_goes_on_with_more_points_but_not_in_another_space(bench) -> None:
     from keel_lab.errors import UsageError
 
-    bench.run("search.remeasure.best=0")
+    bench.run("search.remeasure=off")
     before = asked(bench.points())
     bench.run("search.points=14", "search.remeasure.best=0")
     assert asked(bench.points())[:12] == before

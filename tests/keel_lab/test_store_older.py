@@ -14,7 +14,7 @@ from keel_lab.schedule.interrupts import Interrupts
 from keel_lab.schedule.local_executor import LocalExecutor
 from keel_lab.schedule.plain_lines import PlainLines
 from keel_lab.schedule.proposer import ListProposer
-from keel_lab.schedule.runner import run_sweep
+from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.status import read_status
 from keel_lab.settings import Budget
 from keel_lab.store import lease
@@ -41,7 +41,7 @@ def go_on(root):
     sweep, executor, display = Sweeps(root).load("toys"), LocalExecutor(), PlainLines(io.StringIO())
     proposer = ListProposer(sweep.trials)
     with lease.hold(root, sweep.name) as held:
-        return run_sweep(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts(), held)
+        return SweepRun(sweep, root, executor, NullTracker(), proposer, display, Budget(), Interrupts()).run(held)
 
 
 def test_its_trials_have_their_ids_results_and_failures(root, caplog):

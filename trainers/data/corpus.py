@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keel_lab.architecture import CorpusFacts
+from keel_lab.counted import counted
 from keel_lab.errors import UsageError
 from trainers.data import shard
 from trainers.data.split import Split
@@ -148,8 +149,8 @@ def _tokenise(documents: _Documents, parts: Mapping[str, shard.PartWriter]) -> _
     total = sum(sizes) + len(sizes) * len(_END_OF_DOCUMENT)
     if total < MINIMUM:
         raise UsageError(
-            f"{documents.place}: only {total} tokens in {len(sizes)} files; at least {MINIMUM} are needed for a "
-            "training and a held-out part: add text"
+            f"{documents.place}: only {total} tokens in {counted(len(sizes), 'file')}; at least {MINIMUM} are needed "
+            "for a training and a held-out part: add text"
         )
     split, position, counts = Split.of(total), 0, np.zeros(VOCAB, dtype=np.int64)
     for file in documents.files:
