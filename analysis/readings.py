@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from analysis.judged import Judged
 from keel_lab.collector import held_back
 from keel_lab.detect.max_lr import Held, MaxLR, MaxLRKind, max_lr, with_holds
-from keel_lab.detect.reversal import REVERSAL
-from keel_lab.detect.siblings import SIBLINGS
-from keel_lab.detect.verdict import DETECTOR, Status, Verdict
-from keel_lab.detect.watch import judge
+from keel_lab.detect.verdict import Verdict
 from keel_lab.learning_rate import lr_at
 from keel_lab.plan.planned import PlannedTrial, Role
 from keel_lab.plan.siblings import reference_of, with_forks
@@ -138,10 +135,10 @@ def _read(name: str, sweeps: Sweeps, trials: Trials, root: Root) -> SweepReading
     results = trials.results([planned.trial.id for planned in stored.trials])
     planned_trials = with_forks(stored.trials, results, stored.siblings)
     results |= trials.results([one.trial.id for one in planned_trials if one.trial.id not in results])
-    judged = _Judged(stored, sweeps)
+    judged = Judged(stored, sweeps)
     failures = _failures(planned_trials, results, root, trials)
     readings = [
-        judged.finished(planned, results[planned.trial.id], trials)
+        _finished(stored, planned, results[planned.trial.id], judged, trials)
         if planned.trial.id in results
         else _unfinished(stored, planned, failures.get(planned.trial.id))
         for planned in planned_trials
@@ -206,64 +203,19 @@ def _unfinished(stored: StoredSweep, planned: PlannedTrial, failure: Failure | N
     return Reading(stored.name, planned, "not_run" if failure is None else "failed", failure=failure)
 
 
-class _Judged:
-    """The stored judgements of a sweep under its own thresholds, by detector."""
-
-    def __init__(self, stored: StoredSweep, sweeps: Sweeps) -> None:
-        self._stored, self._thresholds = stored, stored.thresholds.model_dump(mode="json")
-        self._sweeps = sweeps
-        self._beside = sweeps.judgements(stored.name, stored.thresholds, SIBLINGS)
-        self._forked = sweeps.judgements(stored.name, stored.thresholds, REVERSAL)
-
-    @cached_property
-    def _alone(self) -> dict[str, Verdict]:
-        return self._sweeps.judgements(self._stored.name, self._stored.thresholds)
-
-    def finished(self, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Reading:
-        """The reading of a trial with a result."""
-        trial_id = planned.trial.id
-        alike = dict(result.thresholds) == self._thresholds
-        bound = isinstance(planned.trial.schedule, RampSchedule)  # its own verdict may know by when it had to learn
-        verdict = self._alone.get(trial_id) if bound or not alike or result.verdict.detector != DETECTOR else None
-        if verdict is not None and verdict.evidence.get("curve_ends_at", result.steps) != result.steps:
-            verdict = None  # a rejudgement of a curve that has gone on since
-        if verdict is None and alike and result.verdict.detector == DETECTOR:
-            verdict = result.verdict
-        if verdict is None:
-            verdict = _judged_again(self._stored, planned, result, trials)
-        state: State = "diverged" if result.outcome is Outcome.DIVERGED else "completed"
-        ramped = isinstance(planned.trial.schedule, RampSchedule)
-        return Reading(
-            self._stored.name,
-            planned,
-            state,
-            result,
-            verdict,
-            max_lr(verdict) if ramped else None,
-            degradation=self._degradation(trial_id),
-            irreversible=self._irreversible(trial_id, verdict),
-        )
-
-    def _degradation(self, trial_id: str) -> Verdict | None:
-        siblings = self._stored.siblings
-        wanted = self._stored.spec.get("protocol") != "ramp" or siblings.reference or siblings.holds
-        verdict = self._beside.get(trial_id) if wanted else None  # else of an earlier revision of the sweep
-        told = verdict is not None and verdict.evidence.get("siblings", {}).get("finding") != "no_siblings"
-        return verdict if told else None
-
-    def _irreversible(self, trial_id: str, verdict: Verdict) -> Verdict | None:
-        if not self._stored.siblings.reversibility:
-            return None
-        nothing_to_undo = verdict.censored or verdict.evidence.get("rule") == "non_finite_weights"
-        return verdict if nothing_to_undo else self._forked.get(trial_id)
-
-
-def _judged_again(stored: StoredSweep, planned: PlannedTrial, result: TrialResult, trials: Trials) -> Verdict:
-    curve = trials.curve(planned.trial.id)
-    judged = judge(
-        curve, planned.trial.schedule, stored.thresholds, result.data.get("unigram_entropy"), result.learn_by
+def _finished(
+    stored: StoredSweep, planned: PlannedTrial, result: TrialResult, judged: Judged, trials: Trials
+) -> Reading:
+    """The reading of a trial with a result."""
+    verdict = judged.alone(planned, result, trials)
+    ramped = isinstance(planned.trial.schedule, RampSchedule)
+    return Reading(
+        stored.name,
+        planned,
+        "diverged" if result.outcome is Outcome.DIVERGED else "completed",
+        result,
+        verdict,
+        max_lr(verdict) if ramped else None,
+        degradation=judged.degradation(planned.trial.id),
+        irreversible=judged.irreversible(planned.trial.id, verdict),
     )
-    if judged.finished:
-        return judged.verdict
-    # stopped at a divergence that these thresholds do not confirm: what lies beyond is not known
-    return Verdict(Status.UNDECIDED, learned=judged.verdict.learned, evidence={"curve_ends_at": len(curve)})

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import notation
-from analysis.readings import Counting, Reading, SweepReadings
+from analysis.figures.trace import Trace, traced
+from analysis.readings import Counting, SweepReadings
 from analysis.tables.cells import SeededCell, axes_text, by_cell, telling_axes
 from analysis.tables.max_lr import estimate
 from keel_lab.curve import Curve
 from keel_lab.detect.verdict import Mode, Status
-from keel_lab.plan.siblings import reference_of
 from keel_lab.settings import RampSchedule
 
 if TYPE_CHECKING:
@@ -38,30 +37,6 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "path.simplify_threshold": 0.3,
 }
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One seed's curve as drawn: LR or step across, losses in nats up.
-
-    Attributes:
-        reference: paired loss of its reference at the same steps; empty without one.
-        behind: where it falls behind its siblings, if it does so before it diverges by itself.
-    """
-
-    reading: Reading
-    x: list[float]
-    raw: list[float]
-    paired: list[float]
-    onset: float | None
-    level: float | None
-    reference: list[float]
-    behind: float | None
-
-    @property
-    def main(self) -> list[float]:
-        """The paired loss, or the raw one where the data gives no pairing."""
-        return self.paired or self.raw
 
 
 def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path) -> list[Path]:
@@ -92,7 +67,7 @@ def loss_curves(sweep: SweepReadings, curve: Callable[[str], Curve], into: Path)
     references = {one.planned.trial.id for one in sweep.beside if one.result is not None}
     for number, page in enumerate(pages, start=1):
         stem = f"loss-{sweep.stored.name}" + (f"-{number}" if len(pages) > 1 else "")
-        traces = [[_trace(one, curve, references) for one in cell.readings] for cell in page]
+        traces = [[traced(one, curve, references) for one in cell.readings] for cell in page]
         written += _write(page, traces, telling, left_out, into / stem)
     return written
 
@@ -101,28 +76,6 @@ def _quiet(cell: SeededCell) -> bool:
     """Whether no seed diverged, by itself or beside its siblings."""
     verdicts = [verdict for one in cell.readings for verdict in (one.verdict, one.degradation)]
     return not any(verdict is not None and verdict.status is Status.DIVERGED for verdict in verdicts)
-
-
-def _trace(one: Reading, curves: Callable[[str], Curve], references: Collection[str]) -> Trace:
-    assert one.result is not None
-    assert one.verdict is not None
-    curve = curves(one.planned.trial.id)
-    ramped = isinstance(one.planned.trial.schedule, RampSchedule)
-    x = [step.lr if ramped else float(step.step) for step in curve]
-    level = one.result.data.get("unigram_entropy")
-    bad = one.verdict.onset_step if one.verdict.status is Status.DIVERGED else None
-    slow = one.degradation.onset_step if one.degradation and one.degradation.mode is Mode.DEGRADATION else None
-    where = {step.step: at for at, step in zip(x, curve, strict=True)}
-    beside = reference_of(one.planned.trial).id if ramped else ""
-    reference = _paired(curves(beside), level)[: len(curve)] if beside in references else []
-    raw = [step.loss for step in curve]
-    return Trace(one, x, raw, _paired(curve, level), where.get(bad or 0), level, reference, where.get(slow or 0))
-
-
-def _paired(curve: Curve, level: float | None) -> list[float]:
-    if level is None or any(math.isnan(step.unigram_loss) for step in curve):
-        return []
-    return [step.loss - step.unigram_loss + level for step in curve]
 
 
 def _write(
