@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -77,6 +78,9 @@ def console() -> NoReturn:
     then abort it there (25.0.1, after reading Parquet: "terminate called without an active exception").
     """
     _open_standard_streams()
+    if logging.lastResort is not None:  # which prints what is logged where nobody has configured logging
+        said: set[str] = set()
+        logging.lastResort.addFilter(lambda record: _is_new(record.getMessage(), said))
     gc.set_threshold(100_000, 50, 50)  # a sweep of thousands is many small objects, none of them in a cycle
     code: object = 0
     try:
@@ -89,6 +93,13 @@ def console() -> NoReturn:
         with suppress(OSError):  # whoever read our output is gone, or there is no room for it, which was said
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _is_new(text: str, said: set[str]) -> bool:
+    """Whether nothing has said it: a command looks at a damaged file several times."""
+    new = text not in said
+    said.add(text)
+    return new
 
 
 def _open_standard_streams() -> None:

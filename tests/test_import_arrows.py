@@ -66,7 +66,7 @@ def test_help_imports_nothing_heavy(tmp_path):
     assert not names & (HEAVY | {"pydantic", "pyarrow", "numpy", "ruamel", "rich"})
 
 
-@pytest.mark.parametrize("words", [["--version"], ["init"], ["status"], ["rnu"]])
+@pytest.mark.parametrize("words", [["--version"], ["init"], ["report"], ["rnu"]])
 def test_small_commands_import_nothing_heavy(tmp_path, words):
     _, names = modules_after(*words, cwd=tmp_path)
     assert not names & (HEAVY | {"pydantic", "pyarrow", "numpy", "ruamel", "rich"})

@@ -6,7 +6,6 @@ so that a reader finds the old pair or the new one, whatever was killed in betwe
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 from collections.abc import Mapping
@@ -118,14 +117,9 @@ def read_committed(root: Root, trial_id: str) -> Committed | None:
         curve_stat = root.stats([curve_path]).get(curve_path, Stat(0, 0))
         read_file(root, trial_id, files.curve)
     except DamagedError as error:
-        _warn_once(f"{error}; the trial counts as not done, and `keel-lab resume` of its sweep runs it again")
+        _log.warning("%s; the trial counts as not done, and `keel-lab resume` of its sweep runs it again", error)
         return None
     return Committed(result, files, stat, curve_stat)
-
-
-@functools.cache  # a command looks at a result several times
-def _warn_once(text: str) -> None:
-    _log.warning("%s", text)
 
 
 def read_curve(root: Root, trial_id: str, files: Files) -> Curve:

@@ -78,7 +78,7 @@ def test_ctrl_c_stops_at_a_checkpoint_and_raises(folder):
     )
     try:
         for line in process.stderr:
-            if line == "1 trials\n":
+            if line == "1 trial\n":
                 break
         while not list(folder.glob("keel-lab-store/trials/*/checkpoints/last.json")):
             assert process.poll() is None

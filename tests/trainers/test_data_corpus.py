@@ -115,7 +115,7 @@ def test_split_holds_out_every_twentieth_block_however_the_text_is_cut() -> None
         ({"text": "*.txt", "tokenizer": "bpe"}, "data.tokenizer: found 'bpe'; allowed: bytes"),
         ({"text": "*.none"}, "{folder}/*.none: data.text matches no file"),
         ({"text": "b"}, "{folder}/b: data.text matches no file"),  # a folder is no file
-        ({"text": "short.txt"}, "{folder}/short.txt: only 6 tokens in 1 files; at least 4096"),
+        ({"text": "short.txt"}, "{folder}/short.txt: only 6 tokens in 1 file; at least 4096"),
         ({"text": "empty.txt"}, "{folder}/empty.txt: only 1 tokens"),
     ],
 )
