@@ -1,11 +1,10 @@
 """The table of cell medians from thousands of stored ramps: from our storage, and by mlflow.search_runs with pandas.
 
-Both hold the same runs. Ours are written by `Trials.commit`, as a worker does. MLflow's hold the params, tags and final
-metrics that our tracker gives a run, without the points of curves, which search_runs does not read; they are inserted
-in bulk with MLflow's own table models, after one run that MLflow's client wrote, which they must equal in form.
-Every reading is a process of its own: nothing is cached in it. Both tables must be equal.
+Ours are written by `Trials.commit`, as a worker does. MLflow's hold the params, tags and final metrics of a run without
+the points of curves, which search_runs does not read; they are inserted in bulk with MLflow's own table models and must
+equal in form one that its client wrote. Every reading is a process of its own. Both tables must be equal.
 
-    python benchmarks/stored_runs.py [runs]     # 10000; the second part of benchmarks/tracking.py alone
+    python benchmarks/stored_runs.py [runs]  # 10000; the second part of benchmarks/tracking.py alone
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from keel_lab.plan.planned import PlannedTrial
 from keel_lab.result import Outcome, TrialResult
 from keel_lab.schedule.provenance import provenance
 from keel_lab.store.root import Root
-from keel_lab.store.sweeps import StoredSweep, Sweeps
+from keel_lab.store.stored_sweep import StoredSweep
+from keel_lab.store.sweeps import Sweeps
 from keel_lab.store.trials import Trials
 from keel_lab.track import fields
 from trainers.catalogue import CATALOGUE
@@ -42,10 +42,7 @@ name: {name}
 question: How long does the table take?
 protocol: ramp
 trainer: {trainer}
-grid:
-  architecture: [{architectures}]
-  depth: {{blocks: [{blocks}]}}
-  seed: [{seeds}]
+grid: {{architecture: [{architectures}], depth: {{blocks: [{blocks}]}}, seed: [{seeds}]}}
 ramp: {{steps: {steps}}}
 siblings: {{reference: false}}
 """
@@ -226,14 +223,14 @@ def reading(program: str, place: str) -> tuple[float, float, Any]:
 
 def reported(store: Path) -> float:
     """Seconds of `keel-lab report`."""
-    begin = time.perf_counter()
-    _run([sys.executable, "-m", "keel_lab", "report", NAME, "--storage", str(store)])
+    begin, words = time.perf_counter(), ["report", NAME, "--storage", str(store)]
+    _run([sys.executable, "-m", "keel_lab", *words])
     return time.perf_counter() - begin
 
 
 def _run(command: list[str]) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    clean = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
     if done.returncode:
         raise SystemExit(f"{command} failed:\n{done.stderr[-3000:]}")
     return done.stdout

@@ -23,7 +23,7 @@ from keel_lab.schedule.delivery import DeliveryCursor
 from keel_lab.schedule.executor import Executor
 from keel_lab.schedule.finishing import Reporting, finish, say
 from keel_lab.schedule.interrupts import Interrupts
-from keel_lab.schedule.progress import Mode, open_display
+from keel_lab.schedule.progress import Display, Mode, open_display
 from keel_lab.schedule.proposer import ListProposer, Proposer
 from keel_lab.schedule.runner import SweepRun
 from keel_lab.schedule.settled import settled_results
@@ -85,11 +85,7 @@ def launch(
     Raises:
         KeelLabError: if it cannot be run as asked; nothing was run then.
     """
-    uri = tracking_uri(options.tracking, root.uri)
-    if uri is None and options.tracking != OFF:
-        say(NO_URI_NOTE)
-    if uri is not None:
-        refuse_unusable(uri, opened.spec.name)
+    uri = _tracking(options, root, opened.spec.name)
     mirror = mirror_of(opened, root, uri, say)
     for note in opened.notes:
         say(note)
@@ -104,16 +100,13 @@ def launch(
             if change := changed(before, sweep):
                 say(change)
             tracker = _tracker(sweep, root, uri)
-            chosen = _chosen(sweep, root, options.again)
-            budget = _budget(opened, options)
+            chosen, budget = _chosen(sweep, root, options.again), _budget(opened, options)
             skip = budget.skip_above_divergence
             proposer: Proposer = ListProposer(chosen, sweep.siblings, skip_above=skip, by_information=True)
             if opened.points is not None and mirror is not None:
                 stack.enter_context(closing(mirror))
                 proposer = searching(opened.points, sweep, root, lambda: executor.slots, mirror)
-            piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
-            mode: Mode = "lines" if piped else options.progress
-            with closing(open_display(sys.stderr, mode, Trials(root).step_costs)) as display:
+            with closing(_display(options, root)) as display:
                 try:
                     summary = SweepRun(sweep, root, executor, tracker, proposer, display, budget, interrupts).run(held)
                 except StorageError as error:
@@ -147,6 +140,22 @@ def _chosen(sweep: StoredSweep, root: Root, again: frozenset[str] | None) -> Seq
     for trial_id in again:
         Trials(root).forget_attempts(trial_id)
     return [planned for planned in sweep.trials if planned.trial.id in again]
+
+
+def _tracking(options: LaunchOptions, root: Root, name: str) -> str | None:
+    """MLflow's URI, to which it can be written as far as that can be known; None for no tracking."""
+    uri = tracking_uri(options.tracking, root.uri)
+    if uri is not None:
+        refuse_unusable(uri, name)
+    elif options.tracking != OFF:
+        say(NO_URI_NOTE)
+    return uri
+
+
+def _display(options: LaunchOptions, root: Root) -> Display:
+    piped = options.progress == "auto" and not sys.stdout.isatty()  # whoever pipes our output wants lines
+    mode: Mode = "lines" if piped else options.progress
+    return open_display(sys.stderr, mode, Trials(root).step_costs)
 
 
 def _something_left(opened: OpenedSweep, root: Root) -> bool:

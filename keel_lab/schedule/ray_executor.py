@@ -119,8 +119,7 @@ class RayExecutor:
             task, future = self._done.get(timeout=timeout)
         except queue.Empty:
             return None
-        attempt = self._attempts.of(future, task)
-        if attempt is None:
+        if (attempt := self._attempts.of(future, task)) is None:
             return None
         error = future.exception()
         if error is not None and self._is_our_end(error):
