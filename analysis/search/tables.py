@@ -66,8 +66,13 @@ def _useless(search: Search) -> list[str]:
     if search.best or _none(search) == "none yet":
         return []
     sections = " and ".join(f"{name}.steps" for name in search.spec.sections)
+    name, told = search.sweep.stored.name, sum(one.told is not None for one in search.points)
+    if told:
+        where = f"keel-lab report {name} --format csv lists them"
+        why = "the ramps did not learn: that takes more ramp.steps"
+        return [f"{told} points have a value of some objective ({where}), none of all; where max_lr is 0, {why}."]
     remedy = f"those that did not learn need more {sections}"
-    return [f"No point came to a value; keel-lab status {search.sweep.stored.name} says of each trial why: {remedy}."]
+    return [f"No point came to a value; keel-lab status {name} says of each trial why: {remedy}."]
 
 
 def _why(search: Search) -> str:
@@ -78,13 +83,11 @@ def _why(search: Search) -> str:
 
 def _meaning(search: Search) -> list[str]:
     again = any(best.again for best in search.best)
-    notes = [
-        "As found: the value that the point was chosen for, the luckiest of many and therefore too good; measured "
-        "again: the same point with seeds that the search had not seen."
-        if again
-        else "As found: the value that the point was chosen for, the luckiest of many and therefore too good; it was "
-        "not measured again."
-    ]
+    notes = []
+    if search.best:
+        lucky = "As found: the value that the point was chosen for, the luckiest of many and therefore too good"
+        fresh = "measured again: the same point with seeds that the search had not seen."
+        notes.append(f"{lucky}; {fresh if again else 'it was not measured again.'}")
     if any(one.key == ALPHA for one in search.parameters):
         notes.append("Alpha in units of L, the number of sub-layers, and in the search's own words.")
     if search.spec.parameters is not None:

@@ -25,6 +25,8 @@ def usage_message(error: click.ClickException, words: Sequence[str], commands: I
     elif said.startswith("no such command"):
         near = difflib.get_close_matches(said.split("'")[1], known, n=1)
         said += f" (did you mean {near[0]}?)" if near else ""
+    if "unexpected extra argument" in said and any("=" in word for word in words):
+        said += "; keys are overridden by keel-lab run FILE KEY=VALUE"
     if context is None:  # click's parser does not say where it was
         path = " ".join(["keel-lab", *[word for word in words if word in known][:1]])
         return f"{path}: {said}\n{path} --help says more"

@@ -30,7 +30,8 @@ class PlainLines:
         """See `Display.begin`."""
         self._standing.begin(trials, reused)
         done = f", {len(reused)} already done" if reused else ""
-        self._print(f"{counted(len(trials), 'trial')}{done}")
+        if trials:  # a search asks for its own as it goes
+            self._print(f"{counted(len(trials), 'trial')}{done}")
 
     def joined(self, planned: PlannedTrial) -> None:
         """See `Display.joined`."""

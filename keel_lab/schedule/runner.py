@@ -221,6 +221,8 @@ class SweepRun:
                 self._give_up(planned, done.failure)
         elif (result := done.result).outcome is not Outcome.STOPPED:
             self._failures.ended_well(done.node)
+            if Sweeps(self._root).keep(self._sweep):
+                self._audience.note(f"{self._root} was emptied while it is in use; the next resume runs what is gone")
             self._settled[planned.trial.id] = result
             self._proposer.tell(planned, result, result.verdict)
             self._audience.finished(planned, result)

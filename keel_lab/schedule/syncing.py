@@ -64,7 +64,10 @@ class Synced:
         """A line; what was not delivered is said elsewhere."""
         counts = {"finished": self.finished, "failed": self.failed, "stopped": self.stopped}
         runs = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "no run yet"
-        return f"sweep {self.sweep} at {self.tracking}: {runs}{' and the summary' if self.summary else ''}"
+        what = f"{runs}{' and the summary' if self.summary else ''}"
+        return (
+            f"sweep {self.sweep} at {self.tracking}: {what}{'; not all of it was delivered' * bool(self.undelivered)}"
+        )
 
 
 def sync(name: str, root: Root, uri: str, reporting: Callable[[], Reporting]) -> Synced:

@@ -1,4 +1,4 @@
-"""Reads `search.objectives`: a name, a list of names, or names with directions."""
+"""Reads `search.objectives`: a name, names with directions, or a list of either."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class _Reader:
         if node.mapping is not None:
             given = [(name, child) for name, child in node.mapping.items()]
         else:
-            given = [(str(one.value), one) for one in (node.items if node.items is not None else (node,))]
+            items = node.items if node.items is not None else (node,)
+            given = [named for one in items for named in (one.mapping.items() if one.mapping else [(one.found(), one)])]
         found = [one for name, child in given if (one := self._one(name, child, child.mapping)) is not None]
         if not given:
             self._refuse(node, "objectives", "an empty list", f"a search has at least one objective; known: {known}")

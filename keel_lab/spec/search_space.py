@@ -99,11 +99,11 @@ class SpaceReader:
         else:
             options = self._grid.option_names()
             bare = [key.split(".")[1] for key in fields.dotted(self._protocol)]
-            known = [*options, *bare, *fields.dotted(self._protocol)]
-            allowed = (
-                f"a parameter is {', '.join(options)}, or a key of {', '.join(fields.axis_sections(self._protocol))}"
-            )
-            self._refuse(node, path, "an unknown parameter", allowed, nearest(word, known))
+            known = ["lr", *options, *bare, *fields.dotted(self._protocol)]
+            sections = ", ".join(fields.axis_sections(self._protocol))
+            allowed = f"a parameter is lr, {', '.join(options)}, or a key of {sections}"
+            near = "lr" if word == "learning_rate" else nearest(word, known)
+            self._refuse(node, path, "an unknown parameter", allowed, near)
 
     def _kind(self, key: str, node: Node, path: str, architecture: str | None) -> Kind | None:
         section, tail = key.split(".", 1)

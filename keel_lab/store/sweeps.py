@@ -87,6 +87,13 @@ class Sweeps:
         """The sweep's newest revision, or None if there is no such sweep; raises as `load` otherwise."""
         return self.load(name) if self._root.exists(self._path(name, "sweep.json")) else None
 
+    def keep(self, sweep: StoredSweep) -> bool:
+        """Stores a sweep again if somebody has removed it: else nobody finds what follows. Whether it was so."""
+        if self._root.exists(self._path(sweep.name, "sweep.json")):
+            return False
+        self.save(sweep)
+        return True
+
     def names(self) -> list[str]:
         """The names of all stored sweeps, sorted."""
         return [name for name in self._root.list("sweeps") if self._root.exists(f"sweeps/{name}/sweep.json")]

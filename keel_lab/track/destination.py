@@ -65,8 +65,12 @@ def checked_uri(uri: str, place: str = "tracking URI") -> str:
 def _hint(uri: str, family: str) -> str:
     if near := difflib.get_close_matches(family, (*_DATABASES, *_SERVERS), n=1):
         return f" (did you mean {near[0]}?)"
+    if re.fullmatch(r"[\w.-]+:\d+(/.*)?", uri):
+        return f" (did you mean http://{uri}?)"
     if not family or family == "file":
         path = Path(unquote(urlsplit(uri).path if family else uri)).absolute()
+        if path.suffix in (".db", ".sqlite", ".sqlite3"):
+            return f" (did you mean sqlite:///{path}?)"
         return f" (MLflow no longer writes to folders; sqlite:///{path / 'mlflow.db'} would keep it there)"
     return ""
 

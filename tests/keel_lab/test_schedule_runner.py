@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -124,6 +125,26 @@ def test_a_sweep_runs_whole_and_its_judgements_are_stored(go, root):
     assert (summary.reason, summary.failures, summary.warnings) == ("", {}, ())
     stored = Sweeps(root).judgements("toys", THRESHOLDS)
     assert stored == {trial.id: Trials(root).result(trial.id).verdict for trial in trials}
+
+
+def test_a_storage_that_is_emptied_meanwhile_holds_the_sweep_and_what_follows(go, root):
+    class Emptied(Scripted):
+        def next_done(self, timeout):
+            done = super().next_done(timeout)
+            if done is not None and done.task.trial == first:
+                shutil.rmtree(root.uri)
+            return done
+
+    first, second = toy_trial(seed=1), toy_trial(seed=2)
+    said = io.StringIO()
+    go(Sweeps(root).save(toy_sweep(first, second)), Emptied(), display=PlainLines(said))
+    assert said.getvalue().count("was emptied while it is in use; the next resume runs what is gone") == 1
+    assert Sweeps(root).names() == ["toys"]
+    assert Trials(root).result(first.id) is None
+    assert Trials(root).result(second.id) is not None
+    again = Scripted()
+    go(Sweeps(root).load("toys"), again)
+    assert [task.trial for task in again.tasks] == [first]
 
 
 def test_what_is_settled_is_not_run_again_but_told_and_tracked(go, root, tmp_path):

@@ -227,3 +227,10 @@ def test_mlflow_has_the_report_the_figure_and_the_best_as_found_and_measured_aga
     assert summary.data.metrics["points"] == 12
     assert summary.data.metrics["best_as_found/val_loss"] == pytest.approx(best.told[0])
     assert summary.data.metrics["best_measured_again/val_loss"] == pytest.approx(fresh.told[0])
+
+
+def test_a_list_of_objectives_may_say_more_of_one(tmp_path):
+    given = "search.objectives=[max_lr, {tokens_to_loss: {target: 2.5}}, {extra: maximize}]"
+    search = Bench(tmp_path).open(given).spec.search
+    found = [(one.name, one.direction, one.target) for one in search.objectives]
+    assert found == [("max_lr", "maximize", None), ("tokens_to_loss", "minimize", 2.5), ("extra", "maximize", None)]
