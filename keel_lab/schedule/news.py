@@ -63,16 +63,20 @@ class News:
         self._mailbox.announce(Progress(self._trial_id, step, loss, state, info={**self._info, "note": text}))()
 
     def close(self, state: str) -> None:
-        """Sends what is left."""
-        if self._last is not None:
-            self._send(state)
+        """Sends what is left, even if the last news are still unanswered: there is no next batch."""
+        if self._last is not None and not self._send(state):
+            self._mailbox.announce(self._batch(state))
 
-    def _send(self, state: str) -> None:
+    def _send(self, state: str) -> bool:
+        sent = self._mailbox.post(self._batch(state))
+        if sent:
+            self._points, self.note = [], ""
+        return sent
+
+    def _batch(self, state: str) -> Progress:
         assert self._last is not None
         info = self._info | ({"note": self.note} if self.note else {})
-        news = Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), info)
-        if self._mailbox.post(news):
-            self._points, self.note = [], ""
+        return Progress(self._trial_id, self._last.step, self._last.loss, str(state), tuple(self._points), info)
 
     def _metrics(self, step: Step) -> dict[str, float]:
         values = {"loss": step.loss, "lr": step.lr, "grad_norm": step.grad_norm}

@@ -1,8 +1,11 @@
 """Which code ran, read off real git checkouts; and the machine's load, as MLflow names it."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -72,7 +75,7 @@ def test_a_git_that_hangs_delays_nothing(tmp_path, monkeypatch):
     programs.mkdir()
     os.mkfifo(tmp_path / "never")
     hangs = programs / "git"
-    hangs.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ >> {tmp_path}/pids\ncat {tmp_path}/never\n")
+    hangs.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ >> {tmp_path}/pids\nexec cat {tmp_path}/never\n")
     hangs.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(provenance, "GIT_SECONDS", 0.5)
@@ -80,8 +83,12 @@ def test_a_git_that_hangs_delays_nothing(tmp_path, monkeypatch):
     assert found["commit_unknown"] == "git did not answer within 0.5 s"
     assert found["versions"]["keel_lab"]
     assert "commit" not in found
-    with (tmp_path / "never").open("w"):  # whoever reads from it ends now
-        pass
+    (asking,) = [thread for thread in threading.enumerate() if thread.name == "keel-lab-git"]
+    while asking.is_alive():  # it asks git several things
+        for pid in (tmp_path / "pids").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        asking.join(0.05)
 
 
 def test_the_machine_is_sampled_when_a_sample_is_due(monkeypatch, tmp_path):

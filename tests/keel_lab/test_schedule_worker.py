@@ -260,6 +260,16 @@ def test_news_that_cannot_be_taken_come_with_the_next_batch(root, every_step_is_
     assert steps[0] == steps[1]
 
 
+def test_the_last_news_go_out_though_those_before_are_unanswered(root):
+    class Unanswered(LocalMailbox):
+        def post(self, news):
+            return not self.news[1:] and super().post(news)
+
+    mailbox = Unanswered()
+    run(root, toy_trial(), mailbox)
+    assert mailbox.drain()[-1].step == 200
+
+
 def test_steps_must_come_one_by_one(root, tmp_path):
     session = Session(toy_task(toy_trial(), root), root, LocalMailbox(), tmp_path)
     from keel_lab.curve import Step
